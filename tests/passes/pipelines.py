@@ -27,7 +27,9 @@ from workbench.targets.simt.passes.barriers import insert_barriers
 from workbench.targets.simt.passes.conversions import halve_conversions
 from workbench.targets.simt.passes.early_loads import load_early
 from workbench.targets.simt.passes.flatten_loops import flatten_loops
+from workbench.targets.simt.passes.float_differences import float_differences
 from workbench.targets.simt.passes.full_blocks import split_full_blocks
+from workbench.targets.simt.passes.load_once import load_once
 from workbench.targets.simt.passes.longest_first import longest_first, told_order
 from workbench.targets.simt.passes.shared_memory import allocate
 from workbench.targets.simt.passes.skip_masks import skip_masks
@@ -51,6 +53,8 @@ PASSES: dict[str, Pass] = {
     "narrow-index": narrow_index,
     "check-accesses": check_accesses,
     "split-full-blocks": partial(split_full_blocks, chip=SM_80),
+    "load-once": load_once,
+    "float-differences": float_differences,
     "accumulate-products": accumulate_products,
     "longest-first": partial(longest_first, chip=SM_80),
     "told-order": told_order,

@@ -96,7 +96,8 @@ def _computed(op: Elementwise, element: Scalar) -> Field | None:
         return None
     shifted = _shifted_apart(first) if op.function == "and" else None
     if shifted is not None:
-        return _masked(shifted, int(constant.value) % (1 << element.bits), element)
+        mask = int(constant.value) % (1 << element.bits)
+        return _masked(shifted, mask, element) if mask >> shifted.width == 0 else None
     return _of_constant(op.function, field_of(first), int(constant.value), element)
 
 

@@ -38,14 +38,15 @@ def load_once(module: Module, remarks: Remarks) -> Module:
         %6 = tile.broadcast %5 {shape = (16, 8)} : tile<16x8xi32>
         %7 = tile.reshape %6 {shape = (128,)} : tile<128xi32>
 
-    Needs: a product of which the tile is an operand, or of which one is computed by elements;
+    Needs: a product of which an operand is computed of the tile by elements (one that is the tile
+    lies better in shared memory as memory has it, for copies and instructions that read it there);
     addresses and masks that ops on single elements make of counting and numbers.
     Keeps: every value.
     """
     loads = [op for op in module.walk() if isinstance(op, Load) and not op.volatile]
     if not any(not is_line(shape_of(op.result.type)) for op in loads):
         return module
-    wanted = multiplied(module)
+    wanted = _computed_from(module)
     facts, found = None, dict[int, tuple[int, ...]]()
     for op in loads:
         if op.result not in wanted or is_line(shape_of(op.result.type)) or not op.removable:
@@ -67,6 +68,16 @@ def load_once(module: Module, remarks: Remarks) -> Module:
         return _repeated(once, runs, builder)
 
     return rebuild(module, rewrite)
+
+
+def _computed_from(module: Module) -> set[Value]:
+    """Return what products' operands are computed of, element by element."""
+    wanted, found = multiplied(module), set[Value]()
+    for op in reversed(list(module.walk())):  # users come first
+        computes = op.pointwise and not wanted.isdisjoint(op.results)
+        if computes or ((op.moves or op.pairs) and not found.isdisjoint(op.results)):
+            found.update(op.operands)
+    return found
 
 
 def _runs(op: Load, facts: Affine) -> tuple[int, ...]:
