@@ -458,7 +458,7 @@ def test_a_choice_by_a_scalar_is_of_memory_too():
     assert "mma.sync" in compiled.asm["ptx"]
 
 
-# -- words that all their rows load -----------------------------------------------------------------
+# -- words that all their rows load ----------------------------------------------------------------
 WORDS = (
     "*f16:16 *i32:16 *f16:16 *i32:16 *f16:16 i32 i32:16 i32:16 i32:16 i32:16 i32=1 i32:16",
     quantised.product_with_words,

@@ -139,7 +139,9 @@ def neighbours_of(op: Dot, kw: int) -> int:
     if None in found:
         return 0
     narrowest = min(bits for bits in found if bits is not None)
-    run = min(int(_RUN_BITS / narrowest), k // 4, _MOST_NEIGHBOURS)
+    # Of words that memory has side by side along the other axis each is read by itself.
+    words = max(_together(value, axis) for value, axis in ((op.a, 1), (op.b, 0)))
+    run = min(words or int(_RUN_BITS / narrowest), k // 4, _MOST_NEIGHBOURS)
     return run if narrowest < 16 and run > kw else 0
 
 
@@ -173,6 +175,18 @@ def _memory_bits(value: Value, axis: int) -> float | None:
         ]  # fmt: skip
         return _memory_bits(made.source, inside[0]) if len(inside) == 1 else None
     return None
+
+
+def _together(value: Value, axis: int) -> int:
+    """Return how many neighbours along an axis are one element of memory; 0: they have their own."""
+    made = value.op
+    if isinstance(made, Reshape) and (once := repeated(made, axis)) is not None:
+        return shape_of(value.type)[axis] // shape_of(once.type)[axis]
+    if isinstance(made, Transpose):
+        return _together(made.source, made.order[axis])
+    if isinstance(made, Elementwise | Select | Cast | Bitcast):
+        return max((_together(v, axis) for v in made.operands if not _is_small(v)), default=0)
+    return 0
 
 
 def repeated(op: Reshape, axis: int) -> Value | None:

@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from workbench.analysis.bounds import EXACT, bounds
 from workbench.analysis.tables import table_of
 from workbench.ir import BF16, F16, Scalar, Value, element_of, shape_of
 from workbench.layouts import LinearLayout
@@ -39,6 +40,8 @@ from workbench.targets.simt.lowering import Lowering
 _HIGH, _FIRST = 0x64, 1024
 #: That of the bfloat 128.
 _HIGH_BFLOAT, _FIRST_BFLOAT = 0x43, 128
+#: "add" or "sub", and of each of two numbers what is added or taken: registers of their type.
+Beside = tuple[str, list[str]] | None
 
 
 @dataclass(frozen=True)
@@ -290,7 +293,7 @@ def numbers_of_field(low: Lowering, op: Cast) -> list[str | None] | None:
     if number is None:
         return None
     if element_of(number.field.root.type).bits != 8:
-        return _numbers_of_words(low, op, number)
+        return _numbers_of_words(low, number, low.live(op.result))
     live, found, emit = set(low.live(op.result)), list[str | None](), low.emit
     places = low.bytes_of_words([r or "0" for r in low.registers(number.field.root)])
     for register, (word, place) in enumerate(places):
@@ -309,24 +312,57 @@ def numbers_of_field(low: Lowering, op: Cast) -> list[str | None] | None:
     return found
 
 
-def _numbers_of_words(low: Lowering, op: Cast, number: _Number) -> list[str | None]:
-    """Return the registers of a cast of fields of words: two at a time."""
-    live = set(low.live(op.result))
-    found: list[str | None] = [None] * low.layout(op.result).registers()
+def differences_of_fields(low: Lowering, op: Elementwise) -> list[str | None] | None:
+    """Return the registers of a field of words less (or plus) a small integer, in its type.
+
+    What is taken from all numbers of a column is taken from the constant of their lines, which is
+    as exact: None if it were not, or where there is no field of words.
+    """
+    number = _number_of(low, op.inputs[0]) if op.function in ("add", "sub") else None
+    if number is None or element_of(number.field.root.type).bits == 8:
+        return None
+    second = op.inputs[1]
+    made = second.op
+    while made is not None and made.moves:
+        made = made.operands[0].op
+    small = bounds(made.source) if isinstance(made, Cast) else None
+    if small is None:
+        return None
+    most = EXACT[F16 if number.type == "half" else BF16]
+    starts = range(8 - number.field.width + 1) if number.type == "half" else (0,)
+    lines = [replace(number, start=start).line for start in starts]
+    if any(abs(constant) + max(map(abs, small)) > most for _, constant in lines):
+        return None
+    return _numbers_of_words(low, number, low.live(op.result), op)
+
+
+def _numbers_of_words(
+    low: Lowering, number: _Number, live: Sequence[int], less: Elementwise | None = None
+) -> list[str | None]:
+    """Return registers of a cast of fields of words: two at a time; `less`: what follows it."""
+    found: list[str | None] = [None] * low.layout(number.field.root).registers()
     for first in sorted({register & ~1 for register in live}):
         pair = [register if register in live else register ^ 1 for register in (first, first + 1)]
         places = [_place_of(low, number, register) for register in pair]
-        (word, place, one), (other, beside, second) = places
-        if word == other and place ^ beside == 2 and one == second:
-            made = _on_lines(low, _spread_apart(low, one, word, place % 2), [one, one])
-            halves = low.unpack(made, one.type)
-            found[first : first + 2] = halves if place < 2 else halves[::-1]
+        beside = None
+        if less is not None:
+            beside = less.function, [low.register(less.inputs[1], register) for register in pair]
+        (word, place, one), (other, there, second) = places
+        if word == other and place ^ there == 2 and one == second:
+            back = 1 if place < 2 else -1
+            if beside is not None:
+                beside = beside[0], beside[1][::back]
+            codes = _spread_apart(low, one, word, place % 2)
+            made = low.unpack(_on_lines(low, codes, [one, one], beside), one.type)[::back]
         else:
-            found[first : first + 2] = _side_by_side(low, places)
+            made = _side_by_side(low, places, beside)
+        found[first : first + 2] = made
     return found
 
 
-def _side_by_side(low: Lowering, places: Sequence[tuple[str, int, _Number]]) -> list[str]:
+def _side_by_side(
+    low: Lowering, places: Sequence[tuple[str, int, _Number]], beside: Beside = None
+) -> list[str]:
     """Return the numbers of two bytes of words, made in one word."""
     numbers = [number for _, _, number in places]
     first, second = numbers
@@ -336,7 +372,7 @@ def _side_by_side(low: Lowering, places: Sequence[tuple[str, int, _Number]]) -> 
     pair = low.emit.bitwise("and", "i32", pair, fields)
     codes = [number.high << 8 | number.sign for number in numbers]
     pair = low.emit.bitwise("xor", "i32", pair, str(codes[0] | codes[1] << 16))
-    return low.unpack(_on_lines(low, pair, numbers), first.type)
+    return low.unpack(_on_lines(low, pair, numbers, beside), first.type)
 
 
 def neighbours_of_fields(
@@ -419,8 +455,8 @@ def _spread(emit: Emitter, bytes_: Sequence[tuple[str, int]]) -> str:
     return emit.pure(f"bitcast <4 x i8> {both} to i32")
 
 
-def _on_lines(low: Lowering, word: str, numbers: Sequence[_Number]) -> str:
-    """Return the two numbers of which a word has the codes."""
+def _on_lines(low: Lowering, word: str, numbers: Sequence[_Number], beside: Beside = None) -> str:
+    """Return the two numbers of which a word has the codes; `beside`: less or plus these."""
     emit, type = low.emit, numbers[0].type
     kind = f"<2 x {type}>"
     factors, constants = zip(*(number.line for number in numbers), strict=True)
@@ -431,12 +467,18 @@ def _on_lines(low: Lowering, word: str, numbers: Sequence[_Number]) -> str:
         by = emit.pure(f"bitcast i32 {held} to {kind}")
         made = emit.pure(f"fmul contract {kind} {made}, {by}")
     first, second = (f"{type} {float_literal(number, type)}" for number in constants)
-    made = emit.pure(f"fadd contract {kind} {made}, <{first}, {second}>")
+    constant = f"<{first}, {second}>"
+    if beside is not None:
+        function, registers = beside
+        other = emit.pure(f"bitcast i32 {low.pack(registers, type)} to {kind}")
+        constant = emit.pure(f"f{function} {kind} {constant}, {other}")
+    made = emit.pure(f"fadd contract {kind} {made}, {constant}")
     return emit.pure(f"bitcast {kind} {made} to i32")
 
 
 __all__ = [
     "Field",
+    "differences_of_fields",
     "field_of",
     "lies_apart",
     "neighbours_of_fields",

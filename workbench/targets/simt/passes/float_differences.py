@@ -7,17 +7,10 @@ may be a field of a word (fields.py).
 
 from __future__ import annotations
 
-from workbench.ir import BF16, F16, F32, Builder, Module, Op, Scalar, Value, element_of, shape_of
-from workbench.ir.rebuild import rebuild
-from workbench.ops import Broadcast, Cast, Constant, Elementwise
+from workbench.analysis.bounds import EXACT, bounds
+from workbench.ir import Builder, Module, Op, Scalar, Value, rebuild, shape_of
+from workbench.ops import Broadcast, Cast, Elementwise
 from workbench.passes.manager import Remarks
-
-#: Up to what all integers are numbers of a type.
-_EXACT = {F16: 1 << 11, BF16: 1 << 8, F32: 1 << 24}
-#: Ops behind a value that are looked at.
-_MOST_OPS = 16
-
-Interval = tuple[int, int]
 
 
 def float_differences(module: Module, remarks: Remarks) -> Module:
@@ -37,9 +30,9 @@ def float_differences(module: Module, remarks: Remarks) -> Module:
     """
 
     def rewrite(op: Op, builder: Builder) -> Op | None:
-        if not isinstance(op, Cast) or op.to not in _EXACT or not shape_of(op.result.type):
+        if not isinstance(op, Cast) or op.to not in EXACT or not shape_of(op.result.type):
             return None
-        made, exact = _unwidened(op.source), _EXACT[op.to]
+        made, exact = _unwidened(op.source), EXACT[op.to]
         inner = made.op
         if not isinstance(inner, Elementwise) or inner.function not in ("add", "sub"):
             return None
@@ -69,35 +62,6 @@ def _unwidened(value: Value) -> Value:
         value = made.source
         made = value.op
     return value
-
-
-def bounds(value: Value, left: int = _MOST_OPS) -> Interval | None:
-    """Return the least and the largest that an integer may be, None if its text does not tell."""
-    op, element = value.op, element_of(value.type)
-    if op is None or not left or not isinstance(element, Scalar) or not element.is_integer:
-        return None
-    found = _bounds(op, left - 1)
-    if found is None:
-        return None
-    least = -(1 << element.bits - 1) if element.is_signed else 0
-    return found if least <= found[0] and found[1] - least < 1 << element.bits else None
-
-
-def _bounds(op: Op, left: int) -> Interval | None:
-    if isinstance(op, Constant):
-        return int(op.value), int(op.value)
-    if op.moves or isinstance(op, Cast):
-        return bounds(op.operands[0], left)
-    if not isinstance(op, Elementwise) or op.function not in ("add", "sub", "and"):
-        return None
-    first, second = op.inputs
-    if op.function == "and":
-        masks = [v.op.value for v in op.inputs if isinstance(v.op, Constant)]
-        return (0, int(min(masks))) if masks and min(masks) >= 0 else None
-    a, b = bounds(first, left), bounds(second, left)
-    if a is None or b is None:
-        return None
-    return (a[0] + b[0], a[1] + b[1]) if op.function == "add" else (a[0] - b[1], a[1] - b[0])
 
 
 __all__ = ["float_differences"]
