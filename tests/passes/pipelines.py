@@ -9,6 +9,8 @@ from functools import partial
 from workbench.ir import Module
 from workbench.passes.accumulation import accumulate_products
 from workbench.passes.check_accesses import check_accesses
+from workbench.passes.float_differences import float_differences
+from workbench.passes.load_once import load_once
 from workbench.passes.manager import Pass, Recorder, Remarks
 from workbench.passes.narrow_index import narrow_index
 from workbench.passes.pipeline import TILE_PASSES, tile_passes
@@ -27,9 +29,7 @@ from workbench.targets.simt.passes.barriers import insert_barriers
 from workbench.targets.simt.passes.conversions import halve_conversions
 from workbench.targets.simt.passes.early_loads import load_early
 from workbench.targets.simt.passes.flatten_loops import flatten_loops
-from workbench.targets.simt.passes.float_differences import float_differences
 from workbench.targets.simt.passes.full_blocks import split_full_blocks
-from workbench.targets.simt.passes.load_once import load_once
 from workbench.targets.simt.passes.longest_first import longest_first, told_order
 from workbench.targets.simt.passes.shared_memory import allocate
 from workbench.targets.simt.passes.skip_masks import skip_masks

@@ -141,6 +141,10 @@ def neighbours_of(op: Dot, kw: int) -> int:
     narrowest = min(bits for bits in found if bits is not None)
     # Of words that memory has side by side along the other axis each is read by itself.
     words = max(_together(value, axis) for value, axis in ((op.a, 1), (op.b, 0)))
+    if words and any(
+        _together(v, axis) and _has_own(v, axis) for v, axis in ((op.a, 1), (op.b, 0))
+    ):
+        return 0  # what lies beside them by elements would be read one by one
     run = min(words or int(_RUN_BITS / narrowest), k // 4, _MOST_NEIGHBOURS)
     return run if narrowest < 16 and run > kw else 0
 
@@ -178,7 +182,7 @@ def _memory_bits(value: Value, axis: int) -> float | None:
 
 
 def _together(value: Value, axis: int) -> int:
-    """Return how many neighbours along an axis are one element of memory; 0: they have their own."""
+    """Return how many neighbours along an axis are one element of memory; 0: each is its own."""
     made = value.op
     if isinstance(made, Reshape) and (once := repeated(made, axis)) is not None:
         return shape_of(value.type)[axis] // shape_of(once.type)[axis]

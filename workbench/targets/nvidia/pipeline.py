@@ -12,7 +12,9 @@ from typing import Any
 from workbench.ir import Module
 from workbench.passes.accumulation import accumulate_products
 from workbench.passes.cleanup import drop_dead, hoist_invariants, merge_equal
+from workbench.passes.float_differences import float_differences
 from workbench.passes.hints import Unobeyed, answer_hints
+from workbench.passes.load_once import load_once
 from workbench.passes.manager import Recorder, Remarks, begin
 from workbench.passes.pipeline import narrow
 from workbench.source import KernelError
@@ -63,9 +65,7 @@ from workbench.targets.simt.passes.barriers import insert_barriers
 from workbench.targets.simt.passes.conversions import halve_conversions
 from workbench.targets.simt.passes.early_loads import load_early
 from workbench.targets.simt.passes.flatten_loops import flatten_loops
-from workbench.targets.simt.passes.float_differences import float_differences
 from workbench.targets.simt.passes.full_blocks import split_full_blocks
-from workbench.targets.simt.passes.load_once import load_once
 from workbench.targets.simt.passes.longest_first import longest_first, told_order
 from workbench.targets.simt.passes.shared_memory import (
     Interval,

@@ -23,6 +23,10 @@ from workbench.ops import (
 from workbench.passes.manager import Remarks
 
 
+#: Bits of elements beside which it does not pay to load others less often.
+_WIDE = 16
+
+
 def load_once(module: Module, remarks: Remarks) -> Module:
     """Load tiles whose addresses are equal in runs with one element for each run.
 
@@ -39,7 +43,8 @@ def load_once(module: Module, remarks: Remarks) -> Module:
         %7 = tile.reshape %6 {shape = (128,)} : tile<128xi32>
 
     Needs: a product of which an operand is computed of the tile by elements (one that is the tile
-    lies better in shared memory as memory has it, for copies and instructions that read it there);
+    lies better in shared memory as memory has it, for copies and instructions that read it there),
+    and of no other wide one (scales of an order of their own) with all of its elements;
     addresses and masks that ops on single elements make of counting and numbers.
     Keeps: every value.
     """
@@ -55,6 +60,8 @@ def load_once(module: Module, remarks: Remarks) -> Module:
         runs = _runs(op, facts)
         if any(run > 1 for run in runs) and all(_is_sampled(v) for v in op.operands):
             found[op.id] = runs
+        elif element_of(op.result.type).bits >= _WIDE:
+            return module
     if not found:
         return module
 

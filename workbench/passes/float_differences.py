@@ -14,7 +14,7 @@ from workbench.passes.manager import Remarks
 
 
 def float_differences(module: Module, remarks: Remarks) -> Module:
-    """Make floats of the operands of small sums and differences, one of which is repeated.
+    """Make floats of the operands of small sums and differences, if one is repeated or both masked.
 
     Before:
         %zeros = tile.broadcast %zero {shape = (8, 8)} : tile<8x8xi32>
@@ -36,7 +36,9 @@ def float_differences(module: Module, remarks: Remarks) -> Module:
         inner = made.op
         if not isinstance(inner, Elementwise) or inner.function not in ("add", "sub"):
             return None
-        if not any(isinstance(v.op, Broadcast) for v in inner.inputs):
+        if not any(isinstance(v.op, Broadcast) for v in inner.inputs) and not all(
+            map(_is_masked, inner.inputs)
+        ):
             return None
         known = [bounds(v) for v in (made, *inner.inputs)]
         if any(found is None or max(-found[0], found[1]) > exact for found in known):
@@ -45,6 +47,12 @@ def float_differences(module: Module, remarks: Remarks) -> Module:
         return Elementwise(inner.function, (floats[0], floats[1]))
 
     return rebuild(module, rewrite)
+
+
+def _is_masked(value: Value) -> bool:
+    """Say whether a number is some bits of another, as fields of words are."""
+    made = _unwidened(value).op
+    return isinstance(made, Elementwise) and made.function == "and"
 
 
 def _as_float(value: Value, to: Scalar, builder: Builder) -> Value:
