@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from workbench.analysis.bounds import EXACT, bounds
 from workbench.ir import Builder, Module, Op, Scalar, Value, rebuild, shape_of
-from workbench.ops import Broadcast, Cast, Elementwise
+from workbench.ops import Broadcast, Cast, Constant, Elementwise
 from workbench.passes.manager import Remarks
 
 
@@ -50,9 +50,14 @@ def float_differences(module: Module, remarks: Remarks) -> Module:
 
 
 def _is_masked(value: Value) -> bool:
-    """Say whether a number is some bits of another, as fields of words are."""
+    """Say whether a number is some bits of another, as fields of words are, and a constant."""
     made = _unwidened(value).op
-    return isinstance(made, Elementwise) and made.function == "and"
+    if not isinstance(made, Elementwise):
+        return False
+    first, *rest = made.inputs
+    if made.function in ("add", "sub") and isinstance(rest[0].op, Constant):
+        return _is_masked(first)
+    return made.function == "and"
 
 
 def _as_float(value: Value, to: Scalar, builder: Builder) -> Value:

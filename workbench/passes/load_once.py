@@ -22,7 +22,6 @@ from workbench.ops import (
 )
 from workbench.passes.manager import Remarks
 
-
 #: Bits of elements beside which it does not pay to load others less often.
 _WIDE = 16
 

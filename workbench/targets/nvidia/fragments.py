@@ -141,10 +141,6 @@ def neighbours_of(op: Dot, kw: int) -> int:
     narrowest = min(bits for bits in found if bits is not None)
     # Of words that memory has side by side along the other axis each is read by itself.
     words = max(_together(value, axis) for value, axis in ((op.a, 1), (op.b, 0)))
-    if words and any(
-        _together(v, axis) and _has_own(v, axis) for v, axis in ((op.a, 1), (op.b, 0))
-    ):
-        return 0  # what lies beside them by elements would be read one by one
     run = min(words or int(_RUN_BITS / narrowest), k // 4, _MOST_NEIGHBOURS)
     return run if narrowest < 16 and run > kw else 0
 
