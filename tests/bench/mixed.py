@@ -51,8 +51,9 @@ OWN_FEW = instead(
     ),
     configs((16, 32, 128, 2, 4), (16, 64, 64, 4, 5), (16, 64, 128, 2, 6), (16, 128, 128, 2, 4)),
 )  # fmt: skip
-#: For one row eight rows of a block are as many columns as an instruction has.
-ONE = tuple(config._replace(blocks=(8, *config.blocks[1:])) for config in OWN_FEW)
+#: Of int4, steps shared out over two or three programs of each multiprocessor.
+SHARES = configs((16, 128, 128, 2, 4, 4), (16, 64, 128, 3, 4, 4))
+NOT_SHARES = configs((16, 32, 128, 4, 5), (16, 64, 128, 2, 4))
 MANY = configs(
     (64, 64, 64, 4, 4), (64, 128, 64, 4, 3), (64, 128, 64, 4, 4), (64, 256, 64, 8, 3),
     (128, 64, 64, 4, 4), (128, 128, 32, 4, 4), (128, 128, 64, 4, 3), (128, 128, 64, 8, 3),
@@ -96,8 +97,8 @@ def mixed(tensors: Tensors, kind: str, m: int, k: int, n: int) -> Prepared:
     x = tensors.normal(m, k, dtype=F16)
     w, scale, plain = _weights(tensors, kind, n, k)
     c, library = (tensors.empty(m, n, dtype=F16) for _ in "cl")
-    parts = tensors.empty(4 * PROGRAMS, 16 * 256, dtype=torch.float32)
-    flags = tensors.empty(4 * PROGRAMS, dtype=torch.int32)
+    parts = tensors.empty(3 * PROGRAMS, 16 * 128, dtype=torch.float32)
+    flags = tensors.empty(3 * PROGRAMS, dtype=torch.int32)
     zeros = tensors.empty(k // GROUP, n // 8, dtype=torch.int32)
     zeros += ZERO * 0x11111111 - (1 << 32)
 
@@ -135,6 +136,18 @@ def mixed(tensors: Tensors, kind: str, m: int, k: int, n: int) -> Prepared:
                     {"cublas": multiply, "copy": tensors.copier(moved)})  # fmt: skip
 
 
+def tables_for(kind: str, m: int) -> tuple[tuple[Config, ...], tuple[Config, ...]]:
+    """Return Triton's configurations and ours."""
+    if m > 16:
+        return MANY, MANY
+    table, own = FEW, OWN_FEW
+    if kind == "int4":
+        table, own = (instead(one, SHARES, NOT_SHARES) for one in (table, own))
+    if m == 1:  # eight rows of a block are as many columns as an instruction has
+        own = tuple(config._replace(blocks=(8, *config.blocks[1:])) for config in own)
+    return table, own
+
+
 def contests() -> Iterator[Contest]:
     """Yield all contests of quantised weights."""
     for kind, bits in (
@@ -147,8 +160,7 @@ def contests() -> Iterator[Contest]:
     ):
         for k, n in SHAPES if kind not in ("words", "e2m1", "mxfp8") else SHAPES[:1]:
             for m in ROWS:
-                table = FEW if m <= 16 else MANY
-                own = ONE if m == 1 else OWN_FEW if m <= 16 else MANY
+                table, own = tables_for(kind, m)
                 yield Contest(
                     "mixed", f"{kind} {k}x{n}", F16, m, kernels,
                     partial(mixed, kind=kind, m=m, k=k, n=n), own,
