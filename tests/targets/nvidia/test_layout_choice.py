@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import workbench.language as tl
 from tests.kernels import products, sorting
 from tests.language.harness import lowered
 from tests.passes.corpus import Case, tile_ir
@@ -221,3 +222,20 @@ def test_a_row_that_alone_exists_is_copied_in_wide_pieces():
     loads = [op for op in loop.body.ops if isinstance(op, Load)]
     held = [(layout_of(load.result.type), axis) for load, axis in zip(loads, (1, 0), strict=True)]
     assert [layout and layout.consecutive("register", axis) for layout, axis in held] == [8, 8]
+
+
+def interleaved(x_ptr, out_ptr, STEP: tl.constexpr, N: tl.constexpr):
+    """Running sums of pairs, of which one field after the other is read."""
+    i = tl.arange(0, N) * STEP
+    tl.store(out_ptr + i, tl.cumsum(tl.load(x_ptr + i), axis=0))
+
+
+@pytest.mark.parametrize(("step", "lanes"), [(2, True), (3, True), (4, True), (8, False)])
+def test_neighbours_read_fields_of_what_lies_side_by_side(step: int, lanes: bool):
+    """A scan's threads would have runs; what shares no sector is read in these."""
+    module = tile_ir(interleaved, "*fp32:16 *fp32:16", {"STEP": step, "N": 2048})
+    done = assign_layouts(ready(module), Remarks(), SM_80)
+    (load,) = (op for op in done.walk() if isinstance(op, Load))
+    layout = layout_of(load.result.type)
+    assert layout is not None
+    assert (layout.flat("lane") == (1, 2, 4, 8, 16)) is lanes

@@ -5,6 +5,7 @@ The same unit everywhere, so that alternatives can be compared.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
 
@@ -95,7 +96,7 @@ def access_cost(
     width, along = vector_width(facts, pointers, mask, layout, itemsize, on.chip.widest_bytes)
     instructions, warps = instructions_of(layout, width), layout.size("warp")
     strides = [facts.usual_stride(pointers, axis, mask) for axis in range(layout.rank)]
-    unit = next((d for d, s in enumerate(strides) if s == 1 and layout.shape[d] > 1), None)
+    unit, step = _nearest(strides, layout.shape)
     bases: list[tuple[int, int]] = []
     columns = [*layout.flat("lane")]
     if along is not None:
@@ -103,7 +104,7 @@ def access_cost(
         columns += [1 << below + bit for bit in range(width.bit_length() - 1)]
     for column in columns:
         place = layout.unflatten(column)
-        inner = place[unit] if unit is not None else 0
+        inner = place[unit] << step if unit is not None else 0
         outer = 0
         for axis, (coordinate, bits) in enumerate(zip(place, layout.bits, strict=True)):
             outer <<= bits
@@ -112,6 +113,24 @@ def access_cost(
         bases.append((outer, inner))
     sectors = linear_sectors(bases, itemsize, costs.sector_bytes)
     return warps * instructions * (sectors + costs.access)
+
+
+def _nearest(
+    strides: Sequence[int | Form | None], shape: tuple[int, ...]
+) -> tuple[int | None, int]:
+    """Return the axis whose elements lie nearest to each other, and how far apart: a power of 2.
+
+    One in two, three or four belongs to a tile where pairs and the like lie side by side.
+    """
+    known = [
+        (abs(stride), axis)
+        for axis, stride in enumerate(strides)
+        if isinstance(stride, int) and stride and shape[axis] > 1
+    ]
+    if not known:
+        return None, 0
+    least, axis = min(known)
+    return axis, (least - 1).bit_length()
 
 
 def instructions_of(layout: LinearLayout, width: int) -> int:
