@@ -106,7 +106,7 @@ def _attributes(options: Options) -> dict[str, Any]:
     if options.maxnreg is not None:
         found["maxnreg"] = options.maxnreg
     on = (
-        *("wgmma", "tma", "overlap", "skip_masks", "loads_first", "apart"),
+        *("wgmma", "tma", "tma_stores", "overlap", "skip_masks", "loads_first", "apart"),
         *("computed_first", "loaded_first", "keep_operands"),
     )
     found |= {name: False for name in on if not getattr(options, name)}

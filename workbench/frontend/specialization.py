@@ -25,6 +25,7 @@ class Options:
     arguments, program ids and ranges is known to fit 32 bits in the launches this is compiled for;
     `guarded` puts a check in front of every access; without `wgmma` products go by the instructions
     of a warp on chips that have those of four, without `tma` no load becomes a box of a tensor map,
+    and no store without `tma_stores`,
     without `overlap` the two products of a loop end in the round in which they start, without
     `skip_masks` every round applies the masks of its tiles; without `loads_first` what is loaded
     before a loop waits behind all that fills the loop's ring, and no producer brings it where
@@ -65,6 +66,7 @@ class Options:
     debug: bool = False
     wgmma: bool = True
     tma: bool = True
+    tma_stores: bool = True
     overlap: bool = True
     skip_masks: bool = True
     loads_first: bool = True

@@ -17,8 +17,9 @@ from workbench.source import KernelSource, OptionError, shown
 DEFAULTS: dict[str, Any] = {
     "num_warps": None, "num_stages": None, "num_ctas": 1, "maxnreg": None,
     "enable_fp_fusion": True, "exact": False, "wrap_index": False, "wrap_loaded": False,
-    "debug": False, "wgmma": True, "tma": True, "overlap": True, "skip_masks": True,
-    "loads_first": True, "apart": True, "computed_first": True, "loaded_first": True,
+    "debug": False, "wgmma": True, "tma": True, "tma_stores": True, "overlap": True,
+    "skip_masks": True, "loads_first": True, "apart": True, "computed_first": True,
+    "loaded_first": True,
     "keep_operands": True, "fast_rescale": False,
     "skip_ones": False, "swap_operands": False, "rounds_together": False,
     "copy_narrow": None, "prefetch_l2": None,

@@ -47,6 +47,7 @@ from workbench.targets.nvidia.ops import (
     Await,
     ScaleProducts,
     TensorCopy,
+    TensorStore,
     WaitCopies,
     WaitProducts,
     WarpgroupDot,
@@ -283,10 +284,8 @@ class _Counter:
         if isinstance(op, Await) and isinstance(op.barriers.type, Shared):
             # As a ring of asynchronous copies: the others of its slots are under way meanwhile.
             return work.plus(Work(rounds=1, late=1 / max(1, op.barriers.type.slots - 1)))
-        if isinstance(op, TensorCopy):  # one thread asks, every byte of the box is needed
-            sectors = op.bytes / _SECTOR_BYTES
-            asked = Work(sectors=sectors, ideal_sectors=sectors, requests=1, lines=op.lines)
-            return work.plus(asked)
+        if isinstance(op, TensorCopy | TensorStore):
+            return work.plus(_boxes(op))
         if isinstance(op, Reduce | Scan):
             return work.plus(Work(lanes=self._lanes(op.operands[0]) + self._shuffles(op)))
         if isinstance(op, Elementwise | Cast) and _is_float_tile(op.result):
@@ -340,6 +339,15 @@ class _Counter:
     def _shuffles(self, op: Op) -> float:
         """Return what combining across lanes takes, in results: five steps of every value left."""
         return sum(self._lanes(result) for result in op.results) * 2 * 5
+
+
+def _boxes(op: TensorCopy | TensorStore) -> Work:
+    """Return what copies of boxes do: one thread asks, every byte is needed."""
+    if isinstance(op, TensorCopy):
+        sectors = op.bytes / _SECTOR_BYTES
+        return Work(sectors=sectors, ideal_sectors=sectors, requests=1, lines=op.lines)
+    sectors = prod(shape_of(op.source.type)) * element_of(op.source.type).itemsize / _SECTOR_BYTES
+    return Work(sectors=sectors, ideal_sectors=sectors, stored_sectors=sectors, requests=1)
 
 
 def _is_float_tile(value: Value) -> bool:

@@ -66,6 +66,11 @@ class Chip(Instructions):
         return self.has_warpgroups
 
     @property
+    def stores_matrices(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """PTX ISA 9.0, stmatrix (sm_90)."""
+        return self.capability >= 90
+
+    @property
     def most_scratch(self) -> int:
         """What one op takes of shared memory at once."""
         return _MOST_SCRATCH >> self.halvings

@@ -14,7 +14,7 @@ from workbench.layouts import (
     ldmatrix_fits,
     swizzled,
 )
-from workbench.ops import Load, pointee_of
+from workbench.ops import Load, Store, pointee_of
 from workbench.passes.rules import constant_of
 from workbench.targets.nvidia.instructions import address_of
 from workbench.targets.nvidia.ops import AsyncCopy, CommitCopies, WaitCopies
@@ -23,7 +23,15 @@ from workbench.targets.simt.lowering import Lowering
 from workbench.targets.simt.memory import plan_access
 from workbench.targets.simt.ops import SharedLoad
 from workbench.targets.simt.passes.costs import vector_width
-from workbench.targets.simt.rules import SAME, Ahead, Layouts, Raised, Setting, as_they_are
+from workbench.targets.simt.rules import (
+    SAME,
+    Ahead,
+    Layouts,
+    Raised,
+    Sent,
+    Setting,
+    as_they_are,
+)
 from workbench.targets.simt.shared import (
     Addresses,
     addresses_of,
@@ -94,6 +102,21 @@ def box_for_load(op: Load) -> Raised | None:
         other=op.other,
         element=element,
         obstacle="the load asks for memory past the caches" if op.cache == "cv" else "",
+        unheard={name: word for name, word in asked.items() if word},
+    )
+
+
+@NVIDIA.sent(Store)
+def boxes_of_store(op: Store) -> Sent | None:
+    """PTX ISA 9.0, cp.async.bulk.tensor: hints go by descriptors, which are not written."""
+    if not isinstance(element_of(op.value.type), Scalar):
+        return None
+    asked = {"cache_modifier": op.cache, "eviction_policy": op.eviction}
+    return Sent(
+        pointers=op.pointers,
+        mask=op.mask,
+        tile=op.value,
+        obstacle="the store asks for a way past the caches" if op.cache in ("wt", "cs") else "",
         unheard={name: word for name, word in asked.items() if word},
     )
 

@@ -88,6 +88,19 @@ class Instructions(Device):
         emit.declare(name, f"declare void @{name}(i32, i32) convergent nounwind")
         emit.do(f"call void @{name}(i32 {number}, i32 {warps * self.lanes})")
 
+    def store_matrices(
+        self, emit: Emitter, address: str, words: Sequence[str], *, turned: bool
+    ) -> None:
+        """PTX ISA 9.0, stmatrix (sm_90): one, two or four 8x8 matrices of 16-bit elements."""
+        count = len(words)
+        names = ", ".join(f"${1 + number}" for number in range(count))
+        kind = f"x{count}{'.trans' if turned else ''}"
+        text = f"stmatrix.sync.aligned.m8n8.{kind}.shared.b16 [$0], {{{names}}};"
+        place = emit.pure(f"ptrtoint ptr addrspace(3) {address} to i32")
+        arguments = ", ".join(f"i32 {word}" for word in (place, *words))
+        constraints = ",".join(["r"] * (1 + count))
+        emit.do(f'call void asm sideeffect "{text}", "{constraints},~{{memory}}"({arguments})')
+
     def take_registers(self, emit: Emitter, registers: int, *, more: bool) -> None:
         """PTX ISA 9.0, setmaxnreg (sm_90a)."""
         if not self.gives_registers:

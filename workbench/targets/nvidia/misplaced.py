@@ -25,6 +25,7 @@ _MAKERS: dict[str, tuple[str, ...]] = {
         ("UTMALDG", "UTMASTG"): r"\bcp\.async\.bulk",
         ("LDGSTS",): r"\bcp\.async\b",
         ("LDSM",): r"\bldmatrix\b",
+        ("STSM",): r"\bstmatrix\b",
         ("SHFL",): r"\bshfl\b",
         ("BAR",): r"\b(bar|barrier)\.",
         ("ATOM", "ATOMG", "ATOMS", "RED", "REDG"): r"\b(atom|red)\b",

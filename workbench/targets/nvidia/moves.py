@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from workbench.ir import Module, Op, element_of, layout_of
-from workbench.layouts import MatrixPlan, Packing, byte_pairs_fit, f2, ldmatrix_fits
+from workbench.layouts import MatrixPlan, Packing, byte_pairs_fit, ldmatrix_fits
 from workbench.targets.nvidia.chip import chip
-from workbench.targets.nvidia.ops import AsyncCopy
+from workbench.targets.nvidia.ops import AsyncCopy, TensorStore
 from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.nvidia.tensors import stored_boxes
 from workbench.targets.simt import moves
-from workbench.targets.simt.moves import Move, global_move, shared_load_moves, shared_move
+from workbench.targets.simt.moves import (
+    Move,
+    global_move,
+    matrix_move,
+    shared_load_moves,
+    shared_move,
+)
 from workbench.targets.simt.ops import SharedLoad
 from workbench.targets.simt.rules import Setting
 from workbench.targets.simt.shared import buffer_layout, packing_of
@@ -39,13 +48,18 @@ def load_moves(op: SharedLoad, on: Setting) -> list[Move]:
     return [*shared_load_moves(op, on)]
 
 
+@NVIDIA.moves(TensorStore)
+def store_moves(op: TensorStore, on: Setting) -> list[Move]:
+    """PTX ISA 9.0, stmatrix: what boxes are copied from; the copies are no warp's accesses."""
+    found = stored_boxes(op)
+    move = matrix_move(found.matrices, None, "store", "matrices", 8)
+    return [replace(move, requests=move.requests * len(found.pieces))]
+
+
 def _matrices(plan: MatrixPlan, packing: Packing, vector: int) -> Move:
     """Return the loads of a plan, `vector` elements of which a lane gives the address of."""
-    places = (f2.apply(plan.lane, lane) for lane in range(8 * plan.count))
-    addresses = tuple(packing.place(place) for place in places)
     how = f"ldmatrix.x{plan.count}{'.trans' if plan.trans else ''}"
-    count = len({step.offset for step in plan.instructions})
-    return Move("load", "shared", how, vector, 16, count, addresses)
+    return matrix_move(plan, packing, "load", how, vector)
 
 
 def moves_in(module: Module, target: str) -> list[tuple[Op, Move]]:

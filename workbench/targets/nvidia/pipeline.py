@@ -12,7 +12,9 @@ from typing import Any
 from workbench.ir import Module
 from workbench.passes.accumulation import accumulate_products
 from workbench.passes.cleanup import drop_dead, hoist_invariants, merge_equal
+from workbench.passes.float_differences import float_differences
 from workbench.passes.hints import Unobeyed, answer_hints
+from workbench.passes.load_once import load_once
 from workbench.passes.manager import Recorder, Remarks, begin
 from workbench.passes.pipeline import narrow
 from workbench.source import KernelError
@@ -30,6 +32,7 @@ from workbench.targets.nvidia.map_words import made_parameters
 from workbench.targets.nvidia.ops import TensorLoad
 from workbench.targets.nvidia.passes.expand_roles import expand_roles
 from workbench.targets.nvidia.passes.keep_extremes import keep_extremes
+from workbench.targets.nvidia.passes.leave_stores import leave_stores
 from workbench.targets.nvidia.passes.overlap_products import overlap_products
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.raise_tma import asked, raise_tma
@@ -445,6 +448,8 @@ def _for_warps(module: Module, unit: Chip, warps: int) -> Module | None:
 
 
 def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None = None) -> Module:
+    module = recorder.run("load-once", load_once, module, "gpu")
+    module = recorder.run("float-differences", float_differences, module, "gpu")
     split = partial(split_full_blocks, chip=unit)
     module = recorder.run("split-full-blocks", split, module, "gpu")
     module = recorder.run("accumulate-products", accumulate_products, module, "gpu")
@@ -471,6 +476,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
         ("stage-products", partial(stage_products, chip=unit)),
         ("turn-tiles", partial(turn_tiles, chip=unit)),
         ("start-products", partial(start_products, chip=unit)),
+        ("leave-stores", partial(leave_stores, chip=unit)),
         ("halve-conversions", partial(halve_conversions, chip=unit)),
         ("told-order", told_order),
     ]

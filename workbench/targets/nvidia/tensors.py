@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from workbench.ir import Builder, Module, Op, Scalar, Shared, Value, element_of
+from workbench.ir import Builder, Module, Op, Scalar, Shared, Value, element_of, layout_of
 from workbench.layouts import SWIZZLES, TensorPlan, swizzle_width, swizzled, tensor_fits
+from workbench.layouts.box_stores import BoxStores, box_stores_fit
 from workbench.ops import Constant
 from workbench.source import KernelTypeError
 from workbench.targets.nvidia.box_plans import UNBOUNDED
 from workbench.targets.nvidia.ops import (
     Arrive,
     Await,
+    AwaitStores,
     Barriers,
     ClusterBarrier,
     Expect,
@@ -20,19 +22,28 @@ from workbench.targets.nvidia.ops import (
     RenewBarriers,
     TensorCopy,
     TensorLoad,
+    TensorStore,
 )
 from workbench.targets.nvidia.ops.tensors import outermost
 from workbench.targets.nvidia.table import NVIDIA
 from workbench.targets.simt.lowering import Lowering, at, llvm_type
-from workbench.targets.simt.rules import Ahead, Box, Setting, as_they_are
-from workbench.targets.simt.shared import slot_base
+from workbench.targets.simt.rules import (
+    Ahead,
+    Box,
+    Device,
+    Lasting,
+    Scratch,
+    Setting,
+    as_they_are,
+)
+from workbench.targets.simt.shared import Addresses, slot_base
 
 #: A place in a tile, and the bytes in front of it in the buffer.
 Piece = tuple[tuple[int, ...], int]
 #: So many copies are worth a branch to each warp.
 _EACH = 2
 
-NVIDIA.layouts(MakeTensorMap, TensorLoad, TensorCopy)(as_they_are)
+NVIDIA.layouts(MakeTensorMap, TensorLoad, TensorCopy, TensorStore, AwaitStores)(as_they_are)
 NVIDIA.layouts(Barriers, RenewBarriers, Expect, Arrive, Await)(as_they_are)
 NVIDIA.layouts(ClusterBarrier, HasPeers)(as_they_are)
 NVIDIA.unsupported[TensorLoad] = "is left to copies into shared memory, or to loads by pointers"
@@ -239,6 +250,124 @@ def lower_copy(low: Lowering, op: TensorCopy) -> None:
     emit.label(end)
 
 
+def box_stores_of(source: Value, axes: Sequence[int], rank: int) -> BoxStores | None:
+    """Return the boxes that warps have of a tile whose axes are those of a map of some rank."""
+    layout = layout_of(source.type)
+    if layout is None or rank - 1 not in axes:
+        return None
+    return box_stores_fit(layout, element_of(source.type).itemsize, axes.index(rank - 1))
+
+
+def stored_boxes(op: TensorStore) -> BoxStores:
+    """Return the boxes of a store; raises KernelTypeError where its map is another's."""
+    source, rank = op.map.op, len(op.coordinates)
+    assert isinstance(source, MakeTensorMap)
+    found = box_stores_of(op.source, op.axes, rank)
+    if found is None or (found.swizzle, stored_piece(found, op.axes, rank)) != (
+        source.swizzle, source.copied,
+    ):  # fmt: skip
+        raise KernelTypeError(f"{op.name} of a {op.source.type} to {source.type}", op.span)
+    return found
+
+
+def stored_piece(found: BoxStores, axes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """Return the box of one copy of a warp by the axes of its map."""
+    piece = [1] * rank
+    for axis, extent in zip(axes, found.box, strict=True):
+        piece[axis] = extent
+    return tuple(piece)
+
+
+def _boxes_at_once(found: BoxStores, chip: Device, num_warps: int) -> int:
+    """Return how many boxes of a warp have room in shared memory."""
+    return max(1, min(len(found.pieces), chip.most_scratch // (num_warps * found.bytes)))
+
+
+@NVIDIA.scratch(TensorStore)
+def store_scratch(op: TensorStore, chip: Device, num_warps: int, used: bool) -> Scratch:
+    """Some boxes of each warp; a box begins where the XOR of chunks does."""
+    del used
+    found = stored_boxes(op)
+    name = op.source.hint or "a tile"
+    size = num_warps * found.bytes * _boxes_at_once(found, chip, num_warps)
+    return Scratch(
+        size, f"{name} on its way to memory", alone=True, align=8 * found.swizzle, kept=op.kept
+    )
+
+
+@NVIDIA.lasting(TensorStore)
+def lasting_store(op: TensorStore) -> Lasting:
+    """What a copy reads is written over when the next tile is stored, or given up at the end."""
+    return Lasting(op.changed(kept=True), AwaitStores())
+
+
+@NVIDIA.lower(AwaitStores)
+def lower_await_stores(low: Lowering, op: AwaitStores) -> None:
+    _await_reads(low, 0)
+
+
+@NVIDIA.lower(TensorStore)
+def lower_store(low: Lowering, op: TensorStore) -> None:
+    """PTX ISA 9.0, cp.async.bulk.tensor (sm_90), fence.proxy.async: box by box, as room is.
+
+    Who wrote to shared memory makes that seen by copies before its warp meets; one lane starts
+    them, and waits until they have read what is written over, or given up at the end.
+    """
+    emit, found = low.emit, stored_boxes(op)
+    room = _boxes_at_once(found, low.chip, low.num_warps)
+    # Where not all have room, half of them are on their way while others are written.
+    each = room if room == len(found.pieces) else max(1, room // 2)
+    groups = room // each
+    part = emit.mul("i32", low.warp, str(room * found.bytes))
+    addresses = Addresses(low, at(low, low.shared(low.offset(op)), part), found.matrices.lane, ())
+    starts = [_i32(low, value) for value in op.coordinates]
+    for place, axis in enumerate(op.axes):
+        moved = low.thread_part((0,) * low.lane_bits, [by[place] for by in found.warps])
+        starts[axis] = emit.add("i32", starts[axis], moved)
+    first = emit.pure(f"icmp eq i32 {low.lane}, 0")
+    type, _ = low.pack_of(op.source)
+    turns = len(found.pieces) // each
+    for turn, begin in enumerate(range(0, len(found.pieces), each)):
+        if turn >= groups or (op.kept and turns % groups == 0):
+            _await_reads(low, groups - 1)
+        elif op.kept and not turn:  # those that the op has left going
+            _await_reads(low, 0)
+        low.chip.wait_for_warp(emit)
+        pieces = found.pieces[begin : begin + each]
+        places = [turn % groups * each * found.bytes + n * found.bytes for n in range(len(pieces))]
+        for piece, place in zip(pieces, places, strict=True):
+            for step in found.matrices.instructions:
+                names = [[piece.registers[r + n] for n in range(2)] for r in step.registers]
+                words = [low.pack([low.register(op.source, r) for r in two], type) for two in names]
+                address = addresses(place + step.offset)
+                low.chip.store_matrices(emit, address, words, turned=found.matrices.trans)
+        emit.do('call void asm sideeffect "fence.proxy.async.shared::cta;", "~{memory}"()')
+        low.chip.wait_for_warp(emit)
+        for piece, place in zip(pieces, places, strict=True):
+            where = list(starts)
+            for axis, by in zip(op.axes, piece.start, strict=True):
+                where[axis] = emit.add("i32", where[axis], str(by))
+            address = at(low, addresses.base, str(place))
+            held = emit.pure(f"ptrtoint {low.shared_pointer} {address} to i32")
+            names = ", ".join(f"${2 + n}" for n in range(len(where)))
+            text = (
+                f"cp.async.bulk.tensor.{len(where)}d.global.shared::cta.bulk_group "
+                f"[$1, {{{names}}}], [$0];"
+            )
+            arguments = [f"i32 {held}", f"ptr {low.scalar(op.map)}"]
+            arguments += [f"i32 {one}" for one in reversed(where)]
+            _one_does(low, text, arguments, None, first)
+        _one_does(low, "cp.async.bulk.commit_group;", [], None, first)
+    if not op.kept:
+        _await_reads(low, 0)
+
+
+def _await_reads(low: Lowering, groups: int) -> None:
+    """Wait until all groups of copies but the latest have read shared memory."""
+    text = f"cp.async.bulk.wait_group.read {groups};"
+    low.emit.do(f'call void asm sideeffect "{text}", "~{{memory}}"()')
+
+
 def _by_warps(low: Lowering, pieces: Sequence[Piece], start: Callable[..., None]) -> None:
     """Have each warp of a role start its share of the copies of a tile, one all if they are few."""
     emit, role = low.emit, low.role
@@ -410,4 +539,11 @@ def map_parameters(module: Module) -> list[str]:
     return [f"ptr {attributes} %map{n}" for n in range(len(tensor_maps(module)))]
 
 
-__all__ = ["map_parameters", "piece_of", "tensor_maps", "tensor_plan"]
+__all__ = [
+    "box_stores_of",
+    "map_parameters",
+    "piece_of",
+    "stored_piece",
+    "tensor_maps",
+    "tensor_plan",
+]

@@ -124,6 +124,8 @@ class Hardware(ABC):
         widest_bytes: the most that one lane moves at once, in shared and in global memory.
         least_copied_bytes: the least that one lane copies from global to shared memory without
             waiting for it; 0: no such copies.
+        stores_matrices: whether a warp stores fragments of 16-bit elements to shared memory as
+            matrices (layouts/matrix_access.py).
         loads_ahead: whether loads that no copy can be are worth their registers rounds ahead.
         most_warps: of one block, a power of two.
         banks: of shared memory.
@@ -136,6 +138,7 @@ class Hardware(ABC):
     shared_space: int
     widest_bytes: int
     least_copied_bytes: int = 0
+    stores_matrices: bool = False
     loads_ahead: bool = False
     most_warps: int
     banks: Banks
@@ -181,6 +184,12 @@ class Hardware(ABC):
     def wait_for_warps(self, emit: Emitter, number: int, warps: int) -> None:
         """Let so many warps of the block wait for each other at barrier `number`, from 1 on."""
         raise TargetError(f"{self.name} has no barriers of some of a block's warps")
+
+    def store_matrices(
+        self, emit: Emitter, address: str, words: Sequence[str], *, turned: bool
+    ) -> None:
+        """Store one, two or four matrices, of each a word of a lane; see `stores_matrices`."""
+        raise TargetError(f"{self.name} stores no matrices")
 
     def take_registers(self, emit: Emitter, registers: int, *, more: bool) -> None:
         """Let the threads of four warps have so many registers: more, or fewer, than so far."""

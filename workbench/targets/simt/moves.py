@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from workbench.ir import Module, Op, Value, element_of, layout_of, shape_of
-from workbench.layouts import LinearLayout, SharedAccess, SharedPlan, f2
+from workbench.layouts import LinearLayout, MatrixPlan, Packing, SharedAccess, SharedPlan, f2
+from workbench.layouts.matrix_access import MATRIX_BYTES
 from workbench.layouts.predict import SECTOR_BYTES, phases, sectors, wavefronts
 from workbench.ops import (
     AtomicCompareExchange,
@@ -26,7 +27,12 @@ from workbench.targets.simt.layout import convert_plan
 from workbench.targets.simt.ops import SharedLoad, SharedStore
 from workbench.targets.simt.passes.costs import vector_width
 from workbench.targets.simt.rules import Device, Setting
-from workbench.targets.simt.shared import buffer_layout, packing_of, vector_groups
+from workbench.targets.simt.shared import (
+    buffer_layout,
+    matrix_stores,
+    packing_of,
+    vector_groups,
+)
 from workbench.targets.simt.table import SIMT
 
 #: Rows whose distance nobody knows lie so far apart, in bytes.
@@ -136,6 +142,8 @@ def shared_store_moves(op: SharedStore, on: Setting) -> list[Move]:
     """A store to a buffer in shared memory."""
     layout = layout_of(op.source.type)
     assert layout is not None
+    if (plan := matrix_stores(op, on.chip)) is not None:
+        return [matrix_move(plan, packing_of(op.buffer), "store", "matrices", 8)]
     return [shared_move(layout, op.buffer, on, "store")]
 
 
@@ -145,6 +153,16 @@ def shared_load_moves(op: SharedLoad, on: Setting) -> list[Move]:
     layout = layout_of(op.result.type)
     assert layout is not None
     return [shared_move(layout, op.buffer, on, "load")]
+
+
+def matrix_move(
+    plan: MatrixPlan, packing: Packing | None, direction: Direction, how: str, vector: int
+) -> Move:
+    """Return what a plan moves: of each row, `vector` elements, a lane gives the address."""
+    places = tuple(f2.apply(plan.lane, lane) for lane in range(8 * plan.count))
+    addresses = places if packing is None else tuple(map(packing.place, places))
+    count = len({step.offset for step in plan.instructions})
+    return Move(direction, "shared", how, vector, MATRIX_BYTES, count, addresses)
 
 
 def shared_move(
@@ -175,10 +193,13 @@ def convert_moves(op: ConvertLayout, on: Setting) -> list[Move]:
     found: list[Move] = []
     sides: list[tuple[Direction, SharedAccess]] = [("store", plan.store), ("load", plan.load)]
     for direction, access in sides:
-        addresses = _span(access.lane, on.lanes)
-        requests = sum(len(round_) for round_ in access.rounds)
+        steps = [step for round_ in access.rounds for step in round_]
+        # Of matrices a lane gives the address of a row: eight for a word of each.
+        lanes = len(steps[0].registers) * itemsize // 4 * 8 if access.matrices else on.lanes
+        addresses = _span(access.lane, lanes)
         size = access.vector * itemsize
-        move = Move(direction, "shared", "convert", access.vector, size, requests, addresses)
+        how = "convert by matrices" if access.matrices else "convert"
+        move = Move(direction, "shared", how, access.vector, size, len(steps), addresses)
         found.append(move)
     return found
 

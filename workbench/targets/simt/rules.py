@@ -7,6 +7,8 @@
     @OWN.ahead(Load)         how it becomes a copy that starts before its turn
     @OWN.boxes(BoxLoad)      how that copy is one of a whole tile
     @OWN.raised(Load)        what of it a copy of a whole tile has to know
+    @OWN.sent(Store)         the same of a copy of a whole tile to global memory
+    @OWN.lasting(BoxStore)   how its scratch may be read on after it
     @OWN.staged(Dot)         which operands are worth such copies
     @OWN.in_place(Product)   from which buffers it reads operands where they lie
     @OWN.stored(Product)     which operands must lie in buffers
@@ -119,6 +121,8 @@ class Scratch:
     """Shared memory that an op needs while it runs: written, waited for, read.
 
     purpose: what the user would call it; empty: "<op> across warps".
+    align: of the first byte.
+    kept: nobody else ever has these bytes: they may be in use after the op.
     alone: every warp has bytes of its own, an equal part in the order of warps, so that the block
         need not wait in between; nor before it where the same bytes were used so. The op has the
         warp wait for its lanes first.
@@ -127,6 +131,8 @@ class Scratch:
     bytes: int
     purpose: str = ""
     alone: bool = False
+    align: int = 16
+    kept: bool = False
 
 
 NO_SCRATCH = Scratch(0)
@@ -224,6 +230,32 @@ class Raised:
     unheard: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """An op that writes a tile to global memory, which copies of boxes of it could do.
+
+    pointers, mask: where, and which of the elements (None: all). tile: what is written.
+    obstacle, unheard: as in `Raised`.
+    """
+
+    pointers: Value
+    mask: Value | None
+    tile: Value
+    obstacle: str = ""
+    unheard: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class Lasting:
+    """An op that waits for the end of reads of its scratch: itself as one that leaves them going.
+
+    It waits before it writes there again; drain: who waits after the last one.
+    """
+
+    kept: Op
+    drain: Op
+
+
 class Device(Hardware):
     """The chip for which code is made."""
 
@@ -268,6 +300,8 @@ AccessRule = Callable[[Any], Access]
 AheadRule = Callable[[Any, Setting], Ahead | None]
 BoxRule = Callable[[Any], Box | None]
 RaisedRule = Callable[[Any], Raised | None]
+SentRule = Callable[[Any], Sent | None]
+LastingRule = Callable[[Any], Lasting | None]
 StagedRule = Callable[[Any], tuple[Value, ...]]
 
 
@@ -384,6 +418,8 @@ class RuleTable(LoweringTable):
         self._ahead: dict[type[Op], AheadRule] = {}
         self._boxes: dict[type[Op], BoxRule] = {}
         self._raised: dict[type[Op], RaisedRule] = {}
+        self._sent: dict[type[Op], SentRule] = {}
+        self._lasting: dict[type[Op], LastingRule] = {}
         self._staged: dict[type[Op], StagedRule] = {}
         self._in_place: dict[type[Op], InPlaceRule] = {}
         self._in_registers: dict[type[Op], InRegistersRule] = {}
@@ -425,6 +461,14 @@ class RuleTable(LoweringTable):
     def raised(self, *classes: type[Op]) -> Callable[[RaisedRule], RaisedRule]:
         """Register the decorated function (op) -> Raised, for ops that give a tile."""
         return self._register(self._raised, "raised", classes)
+
+    def sent(self, *classes: type[Op]) -> Callable[[SentRule], SentRule]:
+        """Register the decorated function (op) -> Sent, for ops that write a tile."""
+        return self._register(self._sent, "sent", classes)
+
+    def lasting(self, *classes: type[Op]) -> Callable[[LastingRule], LastingRule]:
+        """Register the decorated function (op) -> Lasting, for ops that wait for their scratch."""
+        return self._register(self._lasting, "lasting", classes)
 
     def staged(self, *classes: type[Op]) -> Callable[[StagedRule], StagedRule]:
         """Register the decorated function (op) -> operands whose loads are worth copying ahead."""
@@ -525,6 +569,16 @@ class RuleTable(LoweringTable):
     def raised_of(self, op: Op) -> Raised | None:
         """Return what a copy of an op's whole tile has to know; None for most ops."""
         rule = self._found("_raised", op)
+        return None if rule is None else rule(op)
+
+    def sent_of(self, op: Op) -> Sent | None:
+        """Return what a copy of an op's whole tile to memory has to know; None for most ops."""
+        rule = self._found("_sent", op)
+        return None if rule is None else rule(op)
+
+    def lasting_of(self, op: Op) -> Lasting | None:
+        """Return how an op leaves reads of its scratch going; None for most ops."""
+        rule = self._found("_lasting", op)
         return None if rule is None else rule(op)
 
     def staged_of(self, op: Op) -> tuple[Value, ...]:

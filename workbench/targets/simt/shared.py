@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 
-from workbench.ir import Shared, Value, element_of
-from workbench.layouts import LinearLayout, Packing
+from workbench.ir import Shared, Value, element_of, layout_of
+from workbench.layouts import LinearLayout, MatrixPlan, Packing, stmatrix_fits
 from workbench.layouts.packing import Field
+from workbench.targets.simt.hardware import Hardware
 from workbench.targets.simt.lowering import Lowering, at, llvm_type
 from workbench.targets.simt.ops import SharedAllocate, SharedLoad, SharedStore
 from workbench.targets.simt.owners import first_of_copies
@@ -120,6 +121,9 @@ def lower_store(low: Lowering, op: SharedStore) -> None:
     layout, shared = low.layout(op.source), buffer_layout(op.buffer)
     itemsize = element_of(op.source.type).itemsize
     base = slot_base(low, op.buffer, op.slot)
+    if (plan := matrix_stores(op, low.chip)) is not None:
+        _store_matrices(low, op, plan, base)
+        return
     unique = first_of_copies(low, op.source)
     pieces: list[tuple[str | None, list[int]]] = [(None, unique)]
     if op.part is not None:
@@ -141,6 +145,28 @@ def lower_store(low: Lowering, op: SharedStore) -> None:
             groups = vector_groups(existing, table, widest, places, itemsize)
             where = low.and_all([guard, condition, inside])
             _store_where(low, op, where, groups, addresses, table)
+
+
+def matrix_stores(op: SharedStore, chip: Hardware) -> MatrixPlan | None:
+    """Return how a chip that stores matrices stores a whole tile of fragments, each once."""
+    layout, element = layout_of(op.source.type), element_of(op.source.type)
+    if not chip.stores_matrices or op.part is not None or element.itemsize != 2:
+        return None
+    if layout is None or layout.owners().get("warp", 0) or layout.padded != layout.shape:
+        return None
+    shared = buffer_layout(op.buffer)
+    plans = (stmatrix_fits(shared, layout, 2, turned) for turned in (False, True))
+    return next((plan for plan in plans if plan is not None), None)
+
+
+def _store_matrices(low: Lowering, op: SharedStore, plan: MatrixPlan, base: str) -> None:
+    addresses = Addresses(low, base, plan.lane, plan.warp, packing_of(op.buffer))
+    words, stored = low.words(op.source), set[int]()
+    for step in plan.instructions:
+        if step.offset not in stored:
+            stored.add(step.offset)
+            held = [words[first // 2] for first in step.registers]
+            low.chip.store_matrices(low.emit, addresses(step.offset), held, turned=plan.trans)
 
 
 def _existing(

@@ -16,12 +16,14 @@ from workbench.targets.nvidia.ops.products import (
 from workbench.targets.nvidia.ops.tensors import (
     Arrive,
     Await,
+    AwaitStores,
     Barriers,
     Expect,
     MakeTensorMap,
     RenewBarriers,
     TensorCopy,
     TensorLoad,
+    TensorStore,
 )
 from workbench.targets.nvidia.ops.tickets import Draw, Drawn
 
@@ -29,6 +31,7 @@ __all__ = [
     "Arrive",
     "AsyncCopy",
     "Await",
+    "AwaitStores",
     "Barriers",
     "ClusterBarrier",
     "CommitCopies",
@@ -44,6 +47,7 @@ __all__ = [
     "ScaleProducts",
     "TensorCopy",
     "TensorLoad",
+    "TensorStore",
     "WaitCopies",
     "WaitProducts",
     "WarpgroupDot",

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import gcd, prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -224,6 +225,64 @@ class TensorLoad(Op, mnemonic="gpu.tensor_load", exact=True):
 
     def interpret(self, frame: Frame) -> Array:
         return _boxes(self, frame, self.map, self.coordinates, self.axes, self.parts)
+
+
+class TensorStore(Op, mnemonic="gpu.tensor_store", exact=True):
+    """Write a tile to the box of a tensor map that begins at some coordinates, if it is inside.
+
+    Axis i of the tile is the map's axis `axes[i]`; of the others the box has one element. Each warp
+    puts what it has of the tile into shared memory, piece by piece, and one of its threads starts
+    the copies, which go on until the kernel ends: nobody may count on them, or on their order with
+    other stores, before. The op waits until shared memory has been read, unless with `kept` that is
+    nobody else's: then only before it is written again, and `gpu.await_stores` waits at the end.
+    The last coordinate and the extent of the last axis are multiples of 16 bytes: it is by these
+    that the hardware leaves out.
+    PTX ISA 9.0, cp.async.bulk.tensor, .global.shared::cta (sm_90).
+
+        gpu.tensor_store %0, [%1, %2], %3 {axes = (0, 1)}
+    """
+
+    map: Value
+    coordinates: tuple[Value, ...]
+    source: Value
+    axes: tuple[int, ...] = attribute()
+    kept: bool = attribute(default=False)
+
+    def verify(self) -> None:
+        box = _verify_boxes(self, self.map, self.coordinates, self.axes, 1)
+        found = shape_of(self.source.type), element_of(self.source.type)
+        if found != box:
+            raise ShapeError(f"{self.name} of a {self.source.type} to boxes of {box[0]}", self.span)
+        if isinstance(self.map.type, TensorMap) and self.map.type.walked:
+            raise ShapeError(f"{self.name} of a walked map", self.span)
+
+    def own_effects(self) -> Effects:
+        return (Effect("global", writes=True, through=self.map, later=True),)
+
+    def interpret(self, frame: Frame) -> None:
+        places = _places(self, frame, self.map, self.coordinates, self.axes)
+        element = places.element
+        if places.end * element.itemsize % GRAIN:
+            raise LaunchError(
+                f"{self.name} to rows of {places.end} elements, no multiple of {GRAIN} bytes",
+                self.span,
+            )
+        frame.write(self, places.addresses, places.live, frame[self.source], element)
+
+
+class AwaitStores(Op, mnemonic="gpu.await_stores", exact=True):
+    """Wait until the copies to global memory that the block's warps started have read their source.
+
+    PTX ISA 9.0, cp.async.bulk.wait_group.read.
+
+        gpu.await_stores
+    """
+
+    def own_effects(self) -> Effects:
+        return (Effect("shared", order="acquire", scope="cta"),)
+
+    def interpret(self, frame: Frame) -> None:
+        del frame
 
 
 class TensorCopy(Op, mnemonic="gpu.tensor_copy", exact=True):
@@ -518,10 +577,19 @@ def _walked(
     ]
 
 
-def _box(
+class _Places(NamedTuple):
+    # Where the elements of a box lie, and which of them are inside of the array.
+    base: int
+    addresses: Array
+    live: Array
+    element: Scalar
+    end: int
+
+
+def _places(
     op: Op, frame: Frame, source: Value, coordinates: Sequence[Value], axes: Sequence[int]
-) -> Array:
-    """Return the tile that a box holds, read as the hardware reads it."""
+) -> _Places:
+    """Return where the hardware finds the elements of a box, by the axes of its tile."""
     type = source.type
     assert isinstance(type, TensorMap)
     rank, element = len(type.box), type.element
@@ -545,12 +613,20 @@ def _box(
     for axis, where in enumerate(along):
         inside = inside & (where >= 0) & (where < extents[axis])
         offset = offset + where * strides[axis]
-    if not inside.any():  # the hardware translates the base's address then, and no other
-        frame.read(op, np.array([base], np.int64), np.ones(1, bool), element)
-    # An address that is not read may lie anywhere; all are numbers of 64 bits.
+    # An address that is not used may lie anywhere; all are numbers of 64 bits.
     addresses = base + np.where(inside, offset, 0) * element.itemsize
     order = [*axes, *(axis for axis in range(rank) if axis not in axes)]
     shape = tuple(type.box[axis] for axis in axes)
-    live = inside.transpose(order).reshape(shape)
-    values = frame.read(op, addresses.transpose(order).reshape(shape), live, element)
+    held, live = (a.transpose(order).reshape(shape) for a in (addresses, inside))
+    return _Places(base, held, live, element, extents[-1])
+
+
+def _box(
+    op: Op, frame: Frame, source: Value, coordinates: Sequence[Value], axes: Sequence[int]
+) -> Array:
+    """Return the tile that a box holds, read as the hardware reads it."""
+    base, addresses, live, element, _ = _places(op, frame, source, coordinates, axes)
+    if not live.any():  # the hardware translates the base's address then, and no other
+        frame.read(op, np.array([base], np.int64), np.ones(1, bool), element)
+    values = frame.read(op, addresses, live, element)
     return np.where(live, values, round_to(np.zeros(1), element))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
@@ -207,7 +208,10 @@ class _Liveness:
         if scratch.bytes:
             name = scratch.purpose or f"{op.name.removeprefix('tile.')} across warps"
             size = scratch.bytes
-            self.wants.append(_Want(op, name, size, 16, now, now, op.id, op.id, reach=size))
+            want = _Want(op, name, size, scratch.align, now, now, op.id, op.id, reach=size)
+            if scratch.kept:
+                want.first, want.last = 0, sys.maxsize
+            self.wants.append(want)
 
 
 def scratch_of(op: Op, chip: Device, num_warps: int, used: Collection[Value]) -> Scratch:

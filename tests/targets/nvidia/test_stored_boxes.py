@@ -1,0 +1,145 @@
+"""Stores of fragments by boxes: the instructions, one by one; see stored_boxes.py."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.targets.nvidia.stored_boxes import SM_90A, Block, BrokenError, lines_of
+from workbench.ir import Module, parse_module
+from workbench.layouts import LinearLayout, blocked, mma_c, wgmma_d
+from workbench.layouts.box_stores import BoxStores, box_stores_fit
+
+TEXT = """
+#L0 = {layout}
+#L1 = {rows}
+#L2 = {columns}
+#L3 = {down}
+#L4 = {across}
+kernel @store(%p: ptr<i16> {{divisible = 16}}, %M: i64, %N: i64 {{divisible = 16}}, %r: i32, %c: i32) {{num_warps = {warps}, num_stages = 1}} {{
+  %map = gpu.tensor_map %p, [%M, %N], [%N] {{type = tensor_map<{m}x{n}xi16>, swizzle = {swizzle}, piece = {piece}}} : tensor_map<{m}x{n}xi16>
+  %0 = tile.iota {{start = 0, type = tile<{m}xi32, #L1>}} : tile<{m}xi32, #L1>
+  %1 = tile.iota {{start = 0, type = tile<{n}xi32, #L2>}} : tile<{n}xi32, #L2>
+  %2 = tile.expand_dims %0 {{axis = 1}} : tile<{m}x1xi32, #L3>
+  %3 = tile.expand_dims %1 {{axis = 0}} : tile<1x{n}xi32, #L4>
+  %4 = tile.broadcast %2 {{shape = ({m}, {n})}} : tile<{m}x{n}xi32, #L0>
+  %5 = tile.broadcast %3 {{shape = ({m}, {n})}} : tile<{m}x{n}xi32, #L0>
+  %6 = tile.constant {{value = {n}, type = tile<{m}x{n}xi32, #L0>}} : tile<{m}x{n}xi32, #L0>
+  %7 = tile.mul [%4, %6] : tile<{m}x{n}xi32, #L0>
+  %8 = tile.add [%7, %5] : tile<{m}x{n}xi32, #L0>
+  %9 = tile.cast %8 {{to = i16}} : tile<{m}x{n}xi16, #L0>
+{stores}
+  tile.return
+}}
+"""  # noqa: E501
+STORE = "  gpu.tensor_store %map, [%r, %c], %9 {{axes = (0, 1), kept = {kept}}}"
+
+
+def module_of(layout: LinearLayout, found: BoxStores, stores: str) -> Module:
+    rows, columns = layout.slice_axis(1), layout.slice_axis(0)
+    return parse_module(
+        TEXT.format(
+            layout=layout,
+            rows=rows,
+            columns=columns,
+            down=rows.expand_dims(1),
+            across=columns.expand_dims(0),
+            warps=layout.size("warp"),
+            m=layout.shape[0],
+            n=layout.shape[1],
+            swizzle=found.swizzle,
+            piece=found.box,
+            stores=stores,
+        )
+    )
+
+
+LAYOUTS = {
+    "64x64": (wgmma_d((64, 64), 4), (16, 64)),
+    "64x256": (wgmma_d((64, 256), 4), (16, 64)),
+    "128x64": (wgmma_d((128, 64), 4), (16, 64)),
+    "64x160": (wgmma_d((64, 160), 4), (16, 32)),
+    "64x192": (wgmma_d((64, 192), 4), (16, 64)),
+    "mma": (mma_c((64, 128), (2, 2)), (32, 64)),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_each_element_is_stored_where_it_belongs(name: str):
+    layout, box = LAYOUTS[name]
+    found = box_stores_fit(layout, 2, 1)
+    assert found is not None
+    assert found.box == box
+    module = module_of(layout, found, STORE.format(kept=False))
+    block = Block(module, {"r": 640, "c": 64})
+    stored = block.run(lines_of(module))
+    m, n = layout.shape
+    assert stored == {(640 + r, 64 + c): r * n + c & 0xFFFF for r, c in np.ndindex(m, n)}
+    assert not block.conflicts
+
+
+@pytest.mark.parametrize(
+    ("layout", "itemsize"),
+    [
+        (wgmma_d((64, 144), 4), 2),  # rows of 32 bytes
+        (wgmma_d((64, 128), 8, 2, in_turns=True), 2),  # a warp has every other eight columns
+        (wgmma_d((64, 128), 4), 4),
+        (blocked((64, 128), 8, (1, 0), 4), 2),
+    ],
+)
+def test_what_is_no_box_of_a_warp_has_none(layout: LinearLayout, itemsize: int):
+    assert box_stores_fit(layout, itemsize, 1) is None
+
+
+#: Four boxes of a warp, and room for two of each.
+MANY, SMALL = wgmma_d((64, 256), 4), replace(SM_90A, halvings=2)
+
+
+def many(stores: str) -> tuple[Module, list[str]]:
+    found = box_stores_fit(MANY, 2, 1)
+    assert found is not None
+    module = module_of(MANY, found, stores)
+    return module, lines_of(module, SMALL)
+
+
+def test_boxes_take_turns_where_there_is_no_room_for_all():
+    module, lines = many(STORE.format(kept=False))
+    assert sum("wait_group.read 1" in line for line in lines) == 2
+    assert len(Block(module, {}).run(lines)) == 64 * 256
+
+
+FAULTS = {
+    "fence.proxy.async": "has not been shown",
+    "wait_group.read 0": "nobody waits for",
+    "wait_group.read 1": "while a copy reads it",
+}
+
+
+@pytest.mark.parametrize("what", FAULTS)
+@pytest.mark.parametrize("turn", [0, -1])
+def test_what_is_missing_is_found(what: str, turn: int):
+    module, lines = many(STORE.format(kept=False))
+    place = [place for place, line in enumerate(lines) if what in line][turn]
+    with pytest.raises(BrokenError, match=FAULTS[what]):
+        Block(module, {}).run([*lines[:place], *lines[place + 1 :]])
+
+
+def test_copies_go_on_until_their_bytes_are_wanted():
+    """Two programs of a block that stays, one after the other."""
+    module, lines = many(f"{STORE.format(kept=True)}\n  gpu.await_stores")
+    *body, last, _ = lines
+    assert "wait_group.read 0" in last
+    assert sum("wait_group.read" in line for line in body) == 4
+    first = next(place for place, line in enumerate(body) if "wait_group.read" in line)
+    for drop in ((), (last,), (body[first],)):
+        block = Block(module, {"r": 0})
+        block.run(body, ends=False)
+        block.values["%a3"] += 64
+        held = body if drop != (body[first],) else [*body[:first], *body[first + 1 :]]
+        if not drop:
+            assert len(block.run([*held, last])) == 2 * 64 * 256
+            continue
+        with pytest.raises(BrokenError):
+            block.run([*held, *(line for line in (last,) if line not in drop)])

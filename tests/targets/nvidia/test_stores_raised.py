@@ -1,0 +1,136 @@
+"""Which stores become boxes of tensor maps, that these write what the mask says, and why others do not."""  # noqa: E501
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import workbench.language as tl
+from tests.passes.corpus import numbers, tile_ir
+from tests.passes.meaning import meaning
+from tests.targets.nvidia.raising import SM_90A, may_run
+from tests.targets.nvidia.test_raised_products import before_and_after
+from workbench.ir import Module
+from workbench.ops import Store
+from workbench.passes.manager import Remarks
+from workbench.targets.nvidia.ops import TensorStore
+from workbench.targets.nvidia.passes.raise_tma import raise_tma
+
+M, N, K = 64, 64, 16
+
+
+def product(  # noqa: C901, one kernel for all
+    a_ptr, b_ptr, c_ptr, m, n, k, pitch, more_ptr, HOW: tl.constexpr, TYPE: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Store a product, of which HOW says what is beside it."""
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    along = tl.arange(0, BLOCK_K)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for start in range(0, k, BLOCK_K):
+        inside = start + along < k
+        a = tl.load(a_ptr + rows[:, None] * k + start + along[None, :],
+                    mask=(rows < m)[:, None] & inside[None, :], other=0.0)  # fmt: skip
+        b = tl.load(b_ptr + (start + along)[:, None] * pitch + columns[None, :],
+                    mask=inside[:, None] & (columns < n)[None, :], other=0.0)  # fmt: skip
+        acc = tl.dot(a, b, acc)
+    where = rows[:, None] * pitch + columns[None, :]
+    inside = (rows < m)[:, None] & (columns < n)[None, :]
+    if HOW == "lower":
+        inside = inside & (rows >= 8)[:, None]
+    if HOW == "guarded":
+        inside = inside & (k > 16)
+    if HOW == "coupled":
+        inside = inside & (rows[:, None] + columns[None, :] < m)
+    if HOW == "wrapped":
+        where, inside = rows[:, None] * pitch + (columns % n)[None, :], (rows < m)[:, None]
+    if HOW == "behind":
+        where += 8
+    if HOW == "odd":
+        where += 1
+    if HOW == "twice":
+        tl.store(more_ptr + rows, 1.0, mask=rows < m)
+    if HOW == "scaled":
+        acc = acc + tl.load(c_ptr + where, mask=inside, other=0.0)
+    tl.store(c_ptr + where, acc.to(TYPE), mask=inside)
+    if HOW == "read":
+        tl.store(more_ptr + rows, tl.load(c_ptr + rows * pitch, mask=rows < m), mask=rows < m)
+
+
+def module_of(how: str = "", n: str = "i32:16", type: Any = tl.float16, warps: int = 4) -> Module:
+    element = {tl.float16: "fp16", tl.float32: "fp32"}[type]
+    words = f"*fp16:16 *fp16:16 *{element}:16 i32 {n} i32:16 i32:16 *fp32:16"
+    sizes = {"HOW": how, "TYPE": type, "BLOCK_M": M, "BLOCK_N": N, "BLOCK_K": K}
+    return tile_ir(product, words, sizes, num_warps=warps, num_stages=3)
+
+
+def arguments(m: int, n: int, k: int, pitch: int) -> list[Any]:
+    a, b = numbers(m * k, np.float16), numbers(k * pitch, np.float16, 2)
+    c = np.full((m + 1) * pitch + 16, 7, np.float16)
+    return [a, b, c, m, n, k, pitch, np.zeros(m + 64, np.float32)]
+
+
+def stores(module: Module) -> list[TensorStore]:
+    return [op for op in module.walk() if isinstance(op, TensorStore)]
+
+
+def compared(before: Module, after: Module, *sizes: tuple[int, int, int]) -> None:
+    for m, n, k in sizes:
+        pitch, grid = 96, (-(-m // M), -(-n // N))
+        assert may_run(after, arguments(m, n, k, pitch), grid)
+        wanted = meaning(before, grid, arguments(m, n, k, pitch))
+        assert meaning(after, grid, arguments(m, n, k, pitch)) == wanted
+
+
+@pytest.mark.parametrize("how", ["", "lower", "guarded", "behind", "scaled"])
+def test_a_box_writes_what_the_mask_lets_through(how: str):
+    before, after, said = before_and_after(module_of(how))
+    assert len(stores(after)) == 1, said
+    assert not any(isinstance(op, Store) for op in after.walk())
+    compared(before, after, (64, 64, 32), (100, 80, 16), (65, 16, 32))
+
+
+REASONS = {
+    "wrapped": "indices wrapped in ((program_id(1)·64 + x1) % n) are looked at",
+    "odd": "where its array begins is not known to be a multiple of 16 bytes",
+    "twice": "what the kernel accesses through more_ptr may be the same memory",
+    "read": "what the kernel accesses through c_ptr may be the same memory",
+}
+
+
+@pytest.mark.parametrize("how", REASONS)
+def test_what_no_box_writes_alike_stays_as_it_is(how: str):
+    _, after, said = before_and_after(module_of(how))
+    assert not stores(after)
+    assert any(REASONS[how] in text for text in said if text.startswith("missed")), said
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [("coupled", "its mask couples axes 0 and 1"),
+     ("", "rows end at n, not known to be a multiple of 16 bytes")],
+)  # fmt: skip
+def test_full_blocks_go_by_boxes_where_others_cannot(how: str, why: str):
+    """With 65 columns the hardware would write seven more."""
+    before, after, said = before_and_after(module_of(how, n="i32"))
+    assert len(stores(after)) == 1
+    assert sum(isinstance(op, Store) for op in after.walk()) == 1
+    assert any(why in text for text in said), said
+    compared(before, after, (64, 64, 32), (100, 65, 16), (65, 9, 32))
+
+
+def test_only_what_stmatrix_stores_goes_by_boxes():
+    _, after, _ = before_and_after(module_of(type=tl.float32))
+    assert not stores(after)
+
+
+def test_an_option_leaves_stores_alone():
+    before, _, _ = before_and_after(module_of())
+    module = replace(before, attributes={**before.attributes, "tma_stores": False})
+    after = raise_tma(module, Remarks(), SM_90A)
+    assert not stores(after)
+    assert any(isinstance(op, Store) for op in after.walk())

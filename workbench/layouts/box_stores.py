@@ -1,0 +1,124 @@
+"""How the fragments that a warp has of a tile become boxes which are copied to global memory.
+
+A copy from shared memory writes a box of rows of 128 bytes (64 where no more divide the tile's), as
+tensor_access.py has it for those the other way. A warp makes its own boxes, from bytes that are its
+own, so that no warp waits for another. That is possible exactly if, of the bits of the coordinates,
+some are those of a box, and
+
+- lanes differ in these alone, registers in these or in the others, never in both, warps in others;
+- lanes and those registers together have all of a box;
+- the elements of a box in a warp are a fragment that stmatrix stores (matrix_access.py);
+- a box is of the tile as a whole or not at all, whichever warp has it, and no two warps have it.
+
+The rows of a box are as many as there can be: each copy is a thread's instruction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+from workbench.layouts import f2
+from workbench.layouts.families import swizzled
+from workbench.layouts.linear import LinearLayout
+from workbench.layouts.matrix_access import MatrixPlan, stmatrix_fits
+from workbench.layouts.tensor_access import MOST_BOX
+
+#: The bytes of a row of a box, and the rows of which the XOR of chunks is a pattern.
+ROW_BYTES, _PATTERN = (128, 64), 8
+
+
+@dataclass(frozen=True, slots=True)
+class BoxPiece:
+    """One box of a warp: where it begins in the tile in warp 0, and its registers.
+
+    registers[i] is the tile's register for register i of the box's fragment.
+    """
+
+    start: tuple[int, ...]
+    registers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BoxStores:
+    """The boxes of each warp: the one at `start` begins at start + warps[i] of the set bits there.
+
+    swizzle: bytes of a row. box: extents, in the order of the tile's axes. matrices: how a box goes
+    to shared memory.
+    """
+
+    swizzle: int
+    box: tuple[int, ...]
+    matrices: MatrixPlan
+    pieces: tuple[BoxPiece, ...]
+    warps: tuple[tuple[int, ...], ...]
+    bytes: int
+
+
+@lru_cache(1024)
+def box_stores_fit(layout: LinearLayout, itemsize: int, inner: int) -> BoxStores | None:
+    """Return the boxes that the warps of a layout of two axes have; None if they have none.
+
+    `inner` is the axis whose elements lie side by side in global memory.
+    """
+    if layout.rank != 2 or itemsize != 2 or layout.dims[3]:
+        return None
+    extent, rows = layout.shape[inner], layout.shape[1 - inner]
+    for width in ROW_BYTES:
+        across = width // itemsize
+        tall = MOST_BOX
+        while tall >= _PATTERN and extent % across == 0:
+            if rows % tall == 0:
+                box = (tall, across) if inner else (across, tall)
+                found = _boxes(layout, box, inner, width)
+                if found is not None:
+                    return found
+            tall //= 2
+    return None
+
+
+def _boxes(layout: LinearLayout, box: tuple[int, ...], inner: int, width: int) -> BoxStores | None:
+    """Return the boxes of some extents, both powers of two, if warps have such."""
+    inside = sum(n - 1 << sum(layout.bits[axis + 1 :]) for axis, n in enumerate(box))
+    register, lane, warp = layout.dims[:3]
+    split = [column & inside in (0, column) for column in register]
+    if not all(split) or any(c & ~inside for c in lane) or any(c & inside for c in warp):
+        return None
+    own = [bit for bit, column in enumerate(register) if column & inside]
+    others = [bit for bit, column in enumerate(register) if not column & inside]
+    places = [*(register[bit] for bit in own), *lane]
+    apart = [*(register[bit] for bit in others), *warp]
+    if f2.rank(places) != len(places) or 1 << len(places) != prod(box):
+        return None
+    if f2.rank(apart) != len(apart):
+        return None
+
+    def within(column: int) -> tuple[int, ...]:
+        return tuple(c & n - 1 for c, n in zip(layout.unflatten(column), box, strict=True))
+
+    fragment = LinearLayout(
+        {"register": [within(register[bit]) for bit in own], "lane": [within(c) for c in lane]}, box
+    )
+    itemsize = 2
+    shared = swizzled(box, itemsize, (inner, 1 - inner), exchange=False, width=width)
+    plans = (stmatrix_fits(shared, fragment, itemsize, turned) for turned in (False, True))
+    matrices = next((plan for plan in plans if plan is not None), None)
+    if matrices is None:
+        return None
+    names = f2.table(1 << bit for bit in own)
+    pieces: list[BoxPiece] = []
+    for first in f2.table(1 << bit for bit in others):
+        start = layout.unflatten(f2.apply(register, first))
+        exists = {_is_inside(layout, start, f2.apply(warp, n)) for n in range(1 << len(warp))}
+        if len(exists) > 1:
+            return None
+        if True in exists:
+            pieces.append(BoxPiece(start, tuple(first ^ name for name in names)))
+    moved = tuple(layout.unflatten(column) for column in warp)
+    return BoxStores(width, box, matrices, tuple(pieces), moved, prod(box) * itemsize)
+
+
+def _is_inside(layout: LinearLayout, start: tuple[int, ...], by: int) -> bool:
+    moved = layout.unflatten(by)
+    return all(a ^ b < n for a, b, n in zip(start, moved, layout.shape, strict=True))
