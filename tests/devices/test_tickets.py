@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -48,6 +49,16 @@ def test_launches_of_a_stream_share_a_counter(driver: Any):
     assert [counters.of(7), counters.of(9)] == [first, other]
     (size,) = driver.allocated
     assert driver.zeroed == [(1 << 21, 0, size, "own")]
+
+
+def test_the_stream_of_each_thread_has_its_own(driver: Any):
+    counters, found = Tickets(0), list[int]()
+    for _ in range(2):  # the second may get the number of the first, which has ended
+        thread = Thread(target=lambda: found.extend(counters.of(2) for _ in range(2)))
+        thread.start()
+        thread.join()
+    first, again, other, last = found
+    assert first == again != other == last
 
 
 def test_each_launch_that_is_captured_has_a_counter_to_itself(driver: Any):

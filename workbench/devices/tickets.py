@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import count
-from threading import get_ident
+from threading import local
+from typing import Any
 
 from workbench.devices.cuda import checked, current, driver, relaxed_capture, streams
 
@@ -26,16 +27,18 @@ class Tickets:
         self._device = device
         self._numbers = count()
         self._chunks: dict[int, int] = {}
-        self._of_stream: dict[object, int] = {}
+        self._of_stream: dict[int, int] = {}
+        self._of_thread = local()
 
     def of(self, stream: int) -> int:
         """Return the address of the counter for the next launch on a stream, by its handle."""
         code, status = driver().cuStreamIsCapturing(streams[stream])
         if int(code) == 0 and int(status):
             return self._new()
-        key = (stream, get_ident()) if stream == _PER_THREAD else stream
-        found = self._of_stream.get(key)
-        return self._of_stream.setdefault(key, self._new()) if found is None else found
+        own = stream == _PER_THREAD
+        known: dict[Any, int] = vars(self._of_thread) if own else self._of_stream
+        found = known.get(stream)
+        return known.setdefault(stream, self._new()) if found is None else found
 
     def _new(self) -> int:
         chunk, place = divmod(next(self._numbers), _COUNTERS)

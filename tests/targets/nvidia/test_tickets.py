@@ -9,8 +9,17 @@ import pytest
 
 from tests.passes.meaning import meaning
 from tests.targets.nvidia.hazards import simulate
-from tests.targets.nvidia.persistent import SM_90A, each_of, results
+from tests.targets.nvidia.persistent import (
+    HEADS,
+    SM_90A,
+    attention_arguments,
+    attention_before,
+    each_of,
+    results,
+    staying,
+)
 from tests.targets.nvidia.protocol import explore, record
+from tests.targets.nvidia.test_odd_extents import staged, staged_arguments
 from tests.targets.nvidia.test_pages import prefill, sequences_of, steps
 from tests.targets.nvidia.test_specialised import planted
 from workbench.ir import Module, walk
@@ -71,6 +80,25 @@ def test_a_planted_fault_is_found(fault: str):
     wrong = planted(module, lambda _, op: () if op.id == gone.id else None)
     arguments, grid = sequences_of(64)
     assert explore(record(wrong, arguments, 1, grid))[0] not in ("ok", "too many states")
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_products_that_are_asked_to_are_drawn_too(blocks: int):
+    """Their results are stored by boxes where they can be, by what is carried beside a number."""
+    m, n, k = 64, 64, 16
+    module = staying(staged(m, n, k, 4), tickets=True)
+    assert is_drawn(module)
+    wanted = meaning(staged(m, n, k, 4), (6,), staged_arguments(m * 6, n, 3 * k))
+    assert results(module, (6,), staged_arguments(m * 6, n, 3 * k), blocks) == wanted
+    assert explore(record(module, staged_arguments(m * 3, n, 2 * k), 1, (3,)))[0] == "ok"
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_what_is_loaded_first_is_that_of_the_program_that_is_drawn(causal: bool):
+    module = staying(attention_before(causal), loads_first=True, tickets=True)
+    grid, wanted = (2, HEADS), meaning(attention_before(causal), (2, HEADS), attention_arguments())
+    for blocks, seed in ((1, 0), (2, 1), (4, 2)):
+        assert results(module, grid, attention_arguments(), blocks, seed) == wanted
 
 
 # -- what is written -----------------------------------------------------------------------------
