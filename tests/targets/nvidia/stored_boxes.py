@@ -119,7 +119,7 @@ class Block:
             return self.of(words[-3]) & 0xFFFF
         raise NotImplementedError(text)
 
-    def do(self, text: str, operands: list[Any]) -> None:
+    def do(self, text: str, operands: list[Any]) -> None:  # noqa: C901, a table of instructions
         condition = np.ones_like(self.threads, bool)
         if text.startswith("@"):
             condition, text = operands[-1], text.partition(" ")[2]
@@ -132,6 +132,8 @@ class Block:
             for thread in self.threads[condition]:
                 place, _, *coordinates = (int(held[thread]) for held in operands[:-1])
                 self.copy(int(thread) // 32, place, coordinates[::-1])
+        elif text.startswith("prefetch.tensormap"):
+            pass
         elif "commit_group" in text:
             for warp in range(self.warps):
                 self.groups[warp].append(self.open[warp])

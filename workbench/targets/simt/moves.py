@@ -13,7 +13,6 @@ from typing import Literal
 
 from workbench.ir import Module, Op, Value, element_of, layout_of, shape_of
 from workbench.layouts import LinearLayout, MatrixPlan, Packing, SharedAccess, SharedPlan, f2
-from workbench.layouts.matrix_access import MATRIX_BYTES
 from workbench.layouts.predict import SECTOR_BYTES, phases, sectors, wavefronts
 from workbench.ops import (
     AtomicCompareExchange,
@@ -162,7 +161,7 @@ def matrix_move(
     places = tuple(f2.apply(plan.lane, lane) for lane in range(8 * plan.count))
     addresses = places if packing is None else tuple(map(packing.place, places))
     count = len({step.offset for step in plan.instructions})
-    return Move(direction, "shared", how, vector, MATRIX_BYTES, count, addresses)
+    return Move(direction, "shared", how, vector, 16, count, addresses)
 
 
 def shared_move(
