@@ -30,6 +30,10 @@ ROWS = (1, 16, 256, 4096)
 #: K and N.
 SHAPES = ((8192, 28672), (7168, 11008))
 GROUP = 128
+#: What stands for 0 in words of eight numbers.
+ZERO = 8
+#: The multiprocessors of an H100.
+PROGRAMS = 132
 
 #: BLOCK_M, BLOCK_N, BLOCK_K, warps, stages, by rows.
 FEW = configs(
@@ -47,8 +51,9 @@ OWN_FEW = instead(
     ),
     configs((16, 32, 128, 2, 4), (16, 64, 64, 4, 5), (16, 64, 128, 2, 6), (16, 128, 128, 2, 4)),
 )  # fmt: skip
-#: For one row eight rows of a block are as many columns as an instruction has.
-ONE = tuple(config._replace(blocks=(8, *config.blocks[1:])) for config in OWN_FEW)
+#: Of int4, steps shared out over two or three programs of each multiprocessor.
+SHARES = configs((16, 128, 128, 2, 4, 4), (16, 64, 128, 3, 4, 4))
+NOT_SHARES = configs((16, 32, 128, 4, 5), (16, 64, 128, 2, 4))
 MANY = configs(
     (64, 64, 64, 4, 4), (64, 128, 64, 4, 3), (64, 128, 64, 4, 4), (64, 256, 64, 8, 3),
     (128, 64, 64, 4, 4), (128, 128, 32, 4, 4), (128, 128, 64, 4, 3), (128, 128, 64, 8, 3),
@@ -69,6 +74,10 @@ def _weights(
     else:
         scale = (tensors.normal(k // GROUP, n, dtype=F16, scale=0.02).abs() + 0.01).to(F16)
         factors = scale.T.repeat_interleave(GROUP, 1)
+    if kind == "words":
+        w = tensors.integers(-(1 << 31), 1 << 31, k // 8, n, dtype=torch.int32)
+        codes = torch.stack([(w >> 4 * i) & 15 for i in range(8)], 1).reshape(k, n)
+        return w, scale, ((codes - ZERO).to(F16) * factors.T).to(F16)
     if kind in ("int4", "e2m1"):
         w = tensors.integers(0, 256, n, k // 2, dtype=U8)
         halves = torch.stack([w & 15, w >> 4], -1).flatten(1).long()
@@ -88,16 +97,31 @@ def mixed(tensors: Tensors, kind: str, m: int, k: int, n: int) -> Prepared:
     x = tensors.normal(m, k, dtype=F16)
     w, scale, plain = _weights(tensors, kind, n, k)
     c, library = (tensors.empty(m, n, dtype=F16) for _ in "cl")
+    parts = tensors.empty(3 * PROGRAMS, 16 * 128, dtype=torch.float32)
+    flags = tensors.empty(3 * PROGRAMS, dtype=torch.int32)
+    zeros = tensors.empty(k // GROUP, n // 8, dtype=torch.int32)
+    zeros += ZERO * 0x11111111 - (1 << 32)
 
     def launch(config: Config) -> Launch:
-        bm, bn, bk = config.blocks
+        bm, bn, bk, *shares = config.blocks
         grid = (cdiv(n, bn), cdiv(m, bm))
         named = {"BLOCK_M": bm, "BLOCK_N": bn, "BLOCK_K": bk, **config.options}
+        if shares:
+            return Launch(
+                kernels.product_with_int4_by_shares, (shares[0] * PROGRAMS,),
+                (x, w, scale, c, parts, flags, m, n, k, k, 1, w.stride(0), n),
+                {"GROUP": GROUP, **named},
+            )  # fmt: skip
         if kind in ("e2m1", "mxfp8"):
             return Launch(
                 kernels.product_with_microscales, grid,
                 (x, w, scale, c, m, n, k, k, w.stride(0), scale.stride(0), n),
                 {"X_FORMAT": "fp16", "W_FORMAT": "e2m1" if kind == "e2m1" else "e4m3", **named},
+            )  # fmt: skip
+        if kind == "words":
+            return Launch(
+                kernels.product_with_words, grid,
+                (x, w, scale, zeros, c, m, n, k, k, n, 1, n), {"GROUP": GROUP, **named},
             )  # fmt: skip
         kernel = kernels.product_with_int4 if kind == "int4" else kernels.product_with_8_bits
         return Launch(kernel, grid, (x, w, scale, c, m, n, k, k, 1, w.stride(0), n),
@@ -112,13 +136,31 @@ def mixed(tensors: Tensors, kind: str, m: int, k: int, n: int) -> Prepared:
                     {"cublas": multiply, "copy": tensors.copier(moved)})  # fmt: skip
 
 
+def tables_for(kind: str, m: int) -> tuple[tuple[Config, ...], tuple[Config, ...]]:
+    """Return Triton's configurations and ours."""
+    if m > 16:
+        return MANY, MANY
+    table, own = FEW, OWN_FEW
+    if kind == "int4":
+        table, own = (instead(one, SHARES, NOT_SHARES) for one in (table, own))
+    if m == 1:  # eight rows of a block are as many columns as an instruction has
+        own = tuple(config._replace(blocks=(8, *config.blocks[1:])) for config in own)
+    return table, own
+
+
 def contests() -> Iterator[Contest]:
     """Yield all contests of quantised weights."""
-    for kind, bits in (("int4", 4), ("int8", 8), ("fp8", 8), ("e2m1", 4), ("mxfp8", 8)):
-        for k, n in SHAPES if kind not in ("e2m1", "mxfp8") else SHAPES[:1]:
+    for kind, bits in (
+        ("int4", 4),
+        ("words", 4),
+        ("int8", 8),
+        ("fp8", 8),
+        ("e2m1", 4),
+        ("mxfp8", 8),
+    ):
+        for k, n in SHAPES if kind not in ("words", "e2m1", "mxfp8") else SHAPES[:1]:
             for m in ROWS:
-                table = FEW if m <= 16 else MANY
-                own = ONE if m == 1 else OWN_FEW if m <= 16 else MANY
+                table, own = tables_for(kind, m)
                 yield Contest(
                     "mixed", f"{kind} {k}x{n}", F16, m, kernels,
                     partial(mixed, kind=kind, m=m, k=k, n=n), own,

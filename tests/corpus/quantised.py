@@ -6,6 +6,7 @@ sums of small integers are, too.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -104,6 +105,30 @@ def of_int4(
     numbers = codes.double() * grouped_scales(scale, group, k)
     return _problem(make, kernels.product_with_int4, x, (w, scale), w.stride(), numbers, tile,
                     GROUP=group, EVEN_K=k % tile[2] == 0)  # fmt: skip
+
+
+@sample(
+    "mixed_product", kernels, fast=((17, 40, 96, 32, 5, (16, 16, 32, 4, 2)),),
+    gpu=((1, 1000, 4096, 128, 40, (16, 64, 128, 4, 4)),),
+    dtypes=(F16, BF16), layouts=("contiguous",),
+)  # fmt: skip
+def of_int4_by_shares(
+    make: Maker, m: int, n: int, k: int, group: int, programs: int, tile: tuple[int, ...]
+) -> Problem:
+    x = make.integers(-2, 3, m, k)
+    codes = make.integers(-8, 8, k, n, dtype=torch.int8)
+    w = make.tensor(packed(codes, 4, 2, torch.int8).T.contiguous()).T
+    scale = powers(make, cdiv(k, group), n)
+    parts = torch.zeros(programs, tile[0] * tile[1], dtype=F32, device=make.device)
+    flags = torch.zeros(programs, dtype=torch.int32, device=make.device)
+    numbers = codes.double() * grouped_scales(scale, group, k)
+    found = _problem(make, kernels.product_with_int4_by_shares, x, (w, scale), w.stride(), numbers,
+                     tile, GROUP=group)  # fmt: skip
+    (launch,) = found.launches
+    given, numbers_of_it = launch.arguments[:4], launch.arguments[4:]
+    arguments = (*given, parts, flags, *numbers_of_it)
+    launch = replace(launch, grid=(programs,), arguments=arguments)
+    return replace(found, launches=(launch,), scratch=(parts, flags))
 
 
 @sample(

@@ -97,6 +97,67 @@ def product_with_int4(
     tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=(m[:, None] < M) & (n[None, :] < N))
 
 
+def product_with_int4_by_shares(
+    x_ptr, w_ptr, scale_ptr, c_ptr, parts_ptr, flag_ptr, M, N, K, stride_xm, stride_wk, stride_wn,
+    stride_cm, GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """The same, all blocks' steps along K shared out evenly, as in `stream_k_product`.
+
+    BLOCK_K divides K and GROUP. A program takes its blocks from the last one on; it leaves at most
+    one part, says so by a flag, and waits for programs before it alone.
+    """
+    tl.static_assert(GROUP % BLOCK_K == 0, "BLOCK_K must divide GROUP: a step has a row of scales")
+    pid = tl.program_id(0)
+    programs = tl.num_programs(0)
+    blocks_n = tl.cdiv(N, BLOCK_N)
+    per_block = K // BLOCK_K
+    steps = tl.cdiv(M, BLOCK_M) * blocks_n * per_block
+    start = steps * pid // programs
+    end = steps * (pid + 1) // programs
+    i = tl.arange(0, BLOCK_M)
+    j = tl.arange(0, BLOCK_N)
+    part = parts_ptr + i[:, None] * BLOCK_N + j[None, :]
+    while start < end:
+        block = (end - 1) // per_block
+        first = block * per_block
+        at = max(start, first)
+        m = block // blocks_n * BLOCK_M + i
+        n = block % blocks_n * BLOCK_N + j
+        acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+        for step in range(at - first, end - first):
+            k = step * BLOCK_K + tl.arange(0, BLOCK_K)
+            pair = step * (BLOCK_K // 2) + tl.arange(0, BLOCK_K // 2)
+            x = tl.load(x_ptr + m[:, None] * stride_xm + k[None, :],
+                        mask=m[:, None] < M, other=0.0)  # fmt: skip
+            packed = tl.load(w_ptr + pair[:, None] * stride_wk + n[None, :] * stride_wn,
+                             mask=n[None, :] < N, other=0)  # fmt: skip
+            row = scale_ptr + step * BLOCK_K // GROUP * N
+            scale = tl.load(row + n, mask=n < N, other=0.0)[None, :]
+            w = tl.join(((packed << 4) >> 4).to(x.dtype), (packed >> 4).to(x.dtype))
+            w = w.permute(0, 2, 1).reshape(BLOCK_K, BLOCK_N)
+            acc = tl.dot(x, (w * scale).to(x.dtype), acc)
+        if end == first + per_block:
+            other = pid
+            begin = at
+            while begin > first:
+                other -= 1
+                begin = steps * other // programs
+                while tl.atomic_add(flag_ptr + other, 0, sem="acquire") == 0:
+                    pass
+                acc += tl.load(part + other * BLOCK_M * BLOCK_N)
+                tl.debug_barrier()
+                tl.atomic_xchg(flag_ptr + other, 0, sem="relaxed")
+            c_ptrs = c_ptr + m[:, None] * stride_cm + n[None, :]
+            live = (m[:, None] < M) & (n[None, :] < N)
+            tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=live)
+        else:
+            tl.store(part + pid * BLOCK_M * BLOCK_N, acc)
+            tl.debug_barrier()
+            tl.atomic_xchg(flag_ptr + pid, 1, sem="release")
+        end = at
+
+
 def product_with_words(
     x_ptr, w_ptr, scale_ptr, zero_ptr, c_ptr, M, N, K, stride_xm, stride_wk, stride_wn, stride_cm,
     GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,

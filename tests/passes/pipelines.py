@@ -9,6 +9,8 @@ from functools import partial
 from workbench.ir import Module
 from workbench.passes.accumulation import accumulate_products
 from workbench.passes.check_accesses import check_accesses
+from workbench.passes.float_differences import float_differences
+from workbench.passes.load_once import load_once
 from workbench.passes.manager import Pass, Recorder, Remarks
 from workbench.passes.narrow_index import narrow_index
 from workbench.passes.pipeline import TILE_PASSES, tile_passes
@@ -51,6 +53,8 @@ PASSES: dict[str, Pass] = {
     "narrow-index": narrow_index,
     "check-accesses": check_accesses,
     "split-full-blocks": partial(split_full_blocks, chip=SM_80),
+    "load-once": load_once,
+    "float-differences": float_differences,
     "accumulate-products": accumulate_products,
     "longest-first": partial(longest_first, chip=SM_80),
     "told-order": told_order,

@@ -14,9 +14,9 @@ from tests.language.harness import from_text, lowered
 from tests.targets.everywhere import TARGETS, run_on
 from tests.targets.simt.pretend import Pretend, gpu_ir, llvm_text
 from tests.targets.simt.pretend import execute as pretend
-from workbench.ir import F16, Module
+from workbench.ir import F16, Module, layout_of
 from workbench.ops import Cast
-from workbench.targets.simt.fields import field_of
+from workbench.targets.simt.fields import field_of, lies_apart, shifts_of
 
 MACHINE = Pretend()
 #: What is made of a byte, by type: an expression, and what it is in Python of an int.
@@ -157,3 +157,92 @@ def test_what_is_a_field_is_known():
     fields = [field_of(op.source) for op in casts]
     parts = {(f.start, f.width, f.signed) for f in fields if f is not None}
     assert {(0, 8, True), (4, 4, True), (0, 4, True), (0, 4, False), (4, 4, False)} <= parts
+
+
+#: Fields of words, of which each of B elements has its own: an expression of `x` (a word for every
+#: eight), `j` and `s` (4 * (j % 8)), where lanes count j, or registers do.
+WORDS = [
+    "(x >> s) & 15", "(x >> s & 15) - 8", "(x >> (28 - s)) & 15", "(x >> (j % 4 * 8)) & 127",
+    "(x >> (j % 16 * 2)) & 3", "(x >> 4) & 15", "(x << 24) >> 28", "(x >> 30) & 3",
+    "(x >> ((j % 2 * 4 + j // 2 % 4) * 4)) & 15",
+    # No fields of one byte, or of none that all have.
+    "(x >> (j % 8 * 3)) & 15", "(x >> (j % 3)) & 7", "x >> 26", "(x >> s) & 0x3F",
+]  # fmt: skip
+
+
+#: `j` and the word by who counts j: 64 lanes; registers, too; those of a word, 16 bits apart.
+WHO = {
+    "lanes": ("i", "tl.load(x_ptr + i // 8)"),
+    "registers": ("i // 32", "tl.load(x_ptr + i % 32)"),
+    "apart": (
+        "i // 64 % 2 * 4 + i // 128 + i % 2 * 2",
+        "tl.broadcast_to(tl.load(x_ptr + tl.arange(0, 64) // 2)[None, :], (4, 64)).reshape(256)",
+    ),
+}
+
+
+#: What is taken from such a field, or added to it: exact in one step, and not (2047 + 1024).
+SUMS = [
+    f"((x >> s) & 15).to(T) {other}.to(T)" for other in ("- (y & 15)", "+ (y & 7)", "- (y & 2047)")
+]
+
+
+@cache
+def kernel_of_words(to: str, who: str) -> Any:
+    """A function that stores each form of the words, B numbers after B numbers."""
+    j, word = WHO[who]
+    stores = "\n            ".join(
+        f"tl.store(out + {256 * row} + i, ({form}).to(tl.{to}))" for row, form in enumerate(WORDS)
+    )
+    return from_text(f"""
+        def convert_words(out, x_ptr, B: tl.constexpr):
+            i = tl.arange(0, B)
+            j = {j}
+            s = j % 8 * 4
+            x = {word}
+            y = tl.load(x_ptr + i % 8)
+            {stores}
+    """)
+
+
+def arguments_of_words(to: str) -> dict[str, Any]:
+    random = np.random.default_rng(5)
+    x = torch.from_numpy(random.integers(-(1 << 31), 1 << 31, 32).astype(np.int32))
+    out = torch.zeros(len(WORDS + SUMS), 256, dtype=getattr(torch, to))
+    return {"out": out, "x_ptr": x, "B": 256}
+
+
+@pytest.mark.parametrize("target", [*TARGETS, "pretend"])
+@pytest.mark.parametrize(
+    ("to", "who"),
+    [("float16", "lanes"), ("float16", "registers"), ("float16", "apart"), ("bfloat16", "apart")],
+)
+def test_fields_of_words_are_the_numbers_that_the_text_says(to: str, who: str, target: str):
+    wanted, given = arguments_of_words(to), arguments_of_words(to)
+    run_on("interpreter", kernel_of_words(to, who), **wanted)
+    if target == "pretend":
+        found = on_pretended(kernel_of_words(to, who), given)
+    else:
+        run_on(target, kernel_of_words(to, who), **given)
+        found = given["out"].view(torch.int16)
+    for form, a, b in zip(WORDS + SUMS, found, wanted["out"].view(torch.int16), strict=True):
+        assert torch.equal(a, b), form
+
+
+@pytest.mark.parametrize("who", WHO)
+def test_which_fields_of_words_are_known(who: str):
+    """Else the test above tests nothing: all but the last one, whose bits not all words have."""
+    module = on_machine(kernel_of_words("float16", who), arguments_of_words("float16"))
+    casts = [op for op in module.walk() if isinstance(op, Cast) and op.to == F16]
+    fields = [field_of(op.source) for op in casts]
+    widths = [field.width for field in fields if field is not None]
+    assert widths[: len(WORDS)] == [4, 4, 4, 7, 2, 4, 4, 2, 4, 4, 3, 6, 32]
+    layout, field = layout_of(casts[0].result.type), fields[0]
+    assert field is not None
+    assert layout is not None
+    shifts = shifts_of(field, layout)
+    assert shifts is not None
+    assert shifts.by_thread
+    of_registers = {"lanes": {0}, "registers": {0, 8, 16, 24}, "apart": {0, 4, 16, 20}}
+    assert set(shifts.by_register) == of_registers[who]
+    assert lies_apart(field, 0, 64) == (who == "apart")

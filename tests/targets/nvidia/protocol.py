@@ -354,18 +354,6 @@ class _Explorer:
             return None
         return _State(_put(state.at, role, state.at[role] + 1), barriers, slots, copies, products)
 
-    def _arrived(
-        self, state: _State, group: int, at: Sequence[int], warps: int
-    ) -> tuple[tuple[int, int, int], ...]:
-        """Return the barriers after arrivals; each group of consumers makes its share of them."""
-        times = warps // self.groups if group >= 0 and warps > 1 else warps
-        barriers = state.barriers
-        for barrier in at:
-            if self.is_over(state, self.home[barrier]):
-                raise WrongError("an arrival at a block that has ended")
-            barriers = self._counted(barriers, barrier, times, 0)
-        return barriers
-
     def _filled(
         self, state: _State, kind: str, places: Sequence[Any], number: int = 0
     ) -> tuple[tuple[int | None, ...], frozenset[Any]]:
@@ -380,6 +368,18 @@ class _Explorer:
             _check_free(slots, slot, read)
             slots, copies = _put(slots, slot, None), copies | {(slot, fill, barrier, size)}
         return slots, copies
+
+    def _arrived(
+        self, state: _State, group: int, at: Sequence[int], warps: int
+    ) -> tuple[tuple[int, int, int], ...]:
+        """Return the barriers after arrivals; each group of consumers makes its share of them."""
+        times = warps // self.groups if group >= 0 and warps > 1 else warps
+        barriers = state.barriers
+        for barrier in at:
+            if self.is_over(state, self.home[barrier]):
+                raise WrongError("an arrival at a block that has ended")
+            barriers = self._counted(barriers, barrier, times, 0)
+        return barriers
 
     def check(self, state: _State, reads: Sequence[tuple[int, int]], what: str) -> None:
         for slot, fill in reads:

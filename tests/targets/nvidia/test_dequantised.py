@@ -456,3 +456,71 @@ def test_a_choice_by_a_scalar_is_of_memory_too():
         kernel, "*f16:16 *i8:16 *f32:16 i32 i32", {"K": 32}, target="sm_90a", cached=False
     )
     assert "mma.sync" in compiled.asm["ptx"]
+
+
+# -- words that all their rows load ----------------------------------------------------------------
+WORDS = (
+    "*f16:16 *i32:16 *f16:16 *i32:16 *f16:16 i32 i32:16 i32:16 i32:16 i32:16 i32=1 i32:16",
+    quantised.product_with_words,
+)
+
+
+def module_of_words(blocks: tuple[int, int, int], **options: Any) -> Module:
+    m, n, k = blocks
+    named = {"GROUP": 64, "BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k}
+    signature, kernel = WORDS
+    return tile_ir(kernel, signature, named, num_warps=4, num_stages=3, **options)
+
+
+def arguments_of_words(rows: int) -> Callable[[], list[Any]]:
+    def make() -> list[Any]:
+        random = np.random.default_rng(7)
+        x = random.integers(-2, 3, (rows, K)).astype(np.float16)
+        w, zeros = (
+            random.integers(-(1 << 31), 1 << 31, shape).astype(np.int32)
+            for shape in ((K // 8, N), (K // 64, N // 8))
+        )
+        scale = (2.0 ** random.integers(-1, 2, (K // 64, N))).astype(np.float16)
+        c = np.zeros((rows, N), np.float16)
+        arrays = [array.ravel() for array in (x, w, scale, zeros, c)]
+        return [*arrays, rows, N, K, K, N, N]
+
+    return make
+
+
+@pytest.mark.parametrize("blocks", [(16, 32, 64), (16, 64, 64), (64, 64, 64), (64, 64, 32)])
+def test_products_of_words_mean_the_same(blocks: tuple[int, int, int]):
+    module, make = module_of_words(blocks), arguments_of_words(blocks[0])
+    last = in_gpu_ir(module)
+    assert meaning(last, (1,), make()) == meaning(module, (1,), make())
+    placed, offsets, total = ordered(last)
+    simulate(placed, offsets, total, (1,), make(), SM_90A)
+
+
+def test_words_are_copied_once_and_read_as_they_lie():
+    """A lane has whole words, whose numbers four apart are in the halves of a register."""
+    last = in_gpu_ir(module_of_words((16, 128, 64)))
+    (loop,) = (op for op in last.walk() if isinstance(op, For))
+    words = [op for op in last.walk() if isinstance(op, AsyncCopy)]
+    assert (8, 128) in {shape_of(op.pointers.type) for op in words}
+    converted = [op for op in loop.body.ops if isinstance(op, ConvertLayout)]
+    assert all(len(shape_of(op.result.type)) == 1 for op in converted)  # scales, zero points
+    (dot,) = (op for op in loop.body.ops if isinstance(op, Dot))
+    layout = layout_of(dot.b.type)
+    assert layout is not None
+    assert layout.bases["register"][0] == (4, 0)
+    assert {(1, 0), (2, 0), (4, 0)} <= set(layout.bases["register"])
+
+
+@needs_ptxas
+@needs_nvdisasm
+@pytest.mark.parametrize("blocks", [(16, 64, 64), (64, 64, 64)])
+def test_numbers_of_words_are_not_converted_one_by_one(blocks: tuple[int, int, int]):
+    """Zero points are: one of each column that a thread has, or of each row."""
+    m, n, k = blocks
+    signature, kernel = WORDS
+    named = {"GROUP": 64, "BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k}
+    compiled = workbench.compile(kernel, signature, named, num_warps=4, num_stages=3)
+    rows = loop_of_products(compiled.asm["sass"], "HMMA" if m == 16 else "HGMMA")
+    names = [row.name.split(".")[0] for row in rows]
+    assert names.count("I2F") <= 8

@@ -27,6 +27,7 @@ from workbench.ops import (
     Constant,
     Dot,
     Elementwise,
+    ExpandDims,
     Join,
     Load,
     Reshape,
@@ -34,7 +35,7 @@ from workbench.ops import (
     Splat,
     Transpose,
 )
-from workbench.targets.simt.fields import field_of
+from workbench.targets.simt.fields import field_of, lies_apart
 
 #: What a lane reads at once, in bits, and the neighbours along k that this may make: more, and
 #: lanes that read the wider operand meet in the same banks.
@@ -117,6 +118,8 @@ def _field_bits(value: Value) -> int:
             if isinstance(half.op, Cast) and (field := field_of(half.op.source)) is not None
         }
         return found.pop() if len(found) == 1 else 0
+    if isinstance(made, Cast) and (field := field_of(made.source)) is not None and field.shifts:
+        return field.width if lies_apart(field, 0, 16 // field.width) else 0
     if made is None or isinstance(made, Load):
         return 0
     return max((_field_bits(v) for v in made.operands if not _is_small(v)), default=0)
@@ -136,7 +139,9 @@ def neighbours_of(op: Dot, kw: int) -> int:
     if None in found:
         return 0
     narrowest = min(bits for bits in found if bits is not None)
-    run = min(int(_RUN_BITS / narrowest), k // 4, _MOST_NEIGHBOURS)
+    # Of words that memory has side by side along the other axis each is read by itself.
+    words = max(_together(value, axis) for value, axis in ((op.a, 1), (op.b, 0)))
+    run = min(words or int(_RUN_BITS / narrowest), k // 4, _MOST_NEIGHBOURS)
     return run if narrowest < 16 and run > kw else 0
 
 
@@ -161,12 +166,40 @@ def _memory_bits(value: Value, axis: int) -> float | None:
         return None if found[0] is None or found[0] != found[1] else found[0] / 2
     if isinstance(made, Reshape):
         before = shape_of(made.source.type)
+        if (once := repeated(made, axis)) is not None:
+            bits = _memory_bits(once, axis)
+            return None if bits is None else bits * shape_of(once.type)[axis] / extent
         inside = [
             i for i, e in enumerate(before)
             if e > 2 and extent % e == 0 and prod(before[:i]) == prod(shape_of(value.type)[:axis])
         ]  # fmt: skip
         return _memory_bits(made.source, inside[0]) if len(inside) == 1 else None
     return None
+
+
+def _together(value: Value, axis: int) -> int:
+    """Return how many neighbours along an axis are one element of memory; 0: each is its own."""
+    made = value.op
+    if isinstance(made, Reshape) and (once := repeated(made, axis)) is not None:
+        return shape_of(value.type)[axis] // shape_of(once.type)[axis]
+    if isinstance(made, Transpose):
+        return _together(made.source, made.order[axis])
+    if isinstance(made, Elementwise | Select | Cast | Bitcast):
+        return max((_together(v, axis) for v in made.operands if not _is_small(v)), default=0)
+    return 0
+
+
+def repeated(op: Reshape, axis: int) -> Value | None:
+    """Return the tile of which a reshape has each element several times in a row along an axis."""
+    made = op.source.op
+    once = made.source.op if isinstance(made, Broadcast) else None
+    if not isinstance(made, Broadcast) or not isinstance(once, ExpandDims):
+        return None
+    shape, few, wide = map(shape_of, (op.result.type, once.source.type, made.result.type))
+    if once.axis != axis + 1 or len(few) != len(shape):
+        return None
+    fits = wide == (*few[: axis + 1], shape[axis] // few[axis], *few[axis + 1 :])
+    return once.source if fits else None
 
 
 def _is_small(value: Value) -> bool:

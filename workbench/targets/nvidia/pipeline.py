@@ -12,7 +12,9 @@ from typing import Any
 from workbench.ir import Module
 from workbench.passes.accumulation import accumulate_products
 from workbench.passes.cleanup import drop_dead, hoist_invariants, merge_equal
+from workbench.passes.float_differences import float_differences
 from workbench.passes.hints import Unobeyed, answer_hints
+from workbench.passes.load_once import load_once
 from workbench.passes.manager import Recorder, Remarks, begin
 from workbench.passes.pipeline import narrow
 from workbench.source import KernelError
@@ -446,6 +448,8 @@ def _for_warps(module: Module, unit: Chip, warps: int) -> Module | None:
 
 
 def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None = None) -> Module:
+    module = recorder.run("load-once", load_once, module, "gpu")
+    module = recorder.run("float-differences", float_differences, module, "gpu")
     split = partial(split_full_blocks, chip=unit)
     module = recorder.run("split-full-blocks", split, module, "gpu")
     module = recorder.run("accumulate-products", accumulate_products, module, "gpu")

@@ -10,6 +10,7 @@ from workbench.ops.numbers import truncated_quotient, truncated_remainder
 from workbench.source import TargetError
 from workbench.targets.llvm.emit import Emitter, float_literal, is_integer, wrap
 from workbench.targets.simt import narrow
+from workbench.targets.simt.fields import differences_of_fields
 from workbench.targets.simt.functions import float_function
 from workbench.targets.simt.hardware import Hardware, Rule
 from workbench.targets.simt.lowering import Lowering, element_scalar, llvm_type, split_limit
@@ -74,7 +75,11 @@ def lower_select(low: Lowering, op: Select) -> None:
 def lower_elementwise(low: Lowering, op: Elementwise) -> None:
     element = element_scalar(op.inputs[0])
     if element.is_float:
-        _define(low, op, float_rule(low, op))
+        known = differences_of_fields(low, op)
+        if known is not None:
+            low.set_registers(op.result, known)
+        else:
+            _define(low, op, float_rule(low, op))
     elif op.row.compares:
         inside = _inside_run(low, op)
         _define(low, op, lambda r: compare_integers(low.emit, op.function, element,

@@ -15,6 +15,9 @@ Two fields whose numbers become neighbours, as the halves of a byte do, are spre
 
 Two fields that are two bytes apart in a word are spread as they lie there.
 
+Words of 32 bits have fields, too, from a bit on that may differ from element to element, if each
+register knows its own: `(words >> i % 8 * 4) & 15`.
+
 `x`, `x & 15`, `x >> 4`, `(x << 4) >> 4` and the like are fields; so is what a constant is added to.
 """
 
@@ -25,7 +28,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from workbench.analysis.bounds import EXACT, bounds
+from workbench.analysis.tables import table_of
 from workbench.ir import BF16, F16, Scalar, Value, element_of, shape_of
+from workbench.layouts import LinearLayout
 from workbench.ops import Cast, Constant, Elementwise
 from workbench.targets.llvm.emit import Emitter, float_literal
 from workbench.targets.simt.lowering import Lowering
@@ -34,11 +40,16 @@ from workbench.targets.simt.lowering import Lowering
 _HIGH, _FIRST = 0x64, 1024
 #: That of the bfloat 128.
 _HIGH_BFLOAT, _FIRST_BFLOAT = 0x43, 128
+#: "add" or "sub", and of each of two numbers what is added or taken: registers of their type.
+Beside = tuple[str, list[str]] | None
 
 
 @dataclass(frozen=True)
 class Field:
-    """The number (bits start ... start + width - 1 of a byte of root) * 2^scale + added."""
+    """The number (bits start ... start + width - 1 of an element of root) * 2^scale + added.
+
+    Elements have 8 bits, or 32.
+    """
 
     root: Value
     start: int
@@ -46,6 +57,8 @@ class Field:
     signed: bool
     scale: int = 0
     added: int = 0
+    #: What is added to `start`, for each element of its own: a table of constants.
+    shifts: Value | None = None
 
     @property
     def range(self) -> tuple[int, int]:
@@ -67,7 +80,9 @@ def field_of(value: Value) -> Field | None:
         found = _computed(made, element)
     if found is not None and _fits(found, element):
         return found
-    return Field(value, 0, 8, element.kind == "int") if element.bits == 8 else None
+    if element.bits not in (8, 32) or not shape_of(value.type):
+        return None
+    return Field(value, 0, element.bits, element.kind == "int")
 
 
 def _fits(field: Field, element: Scalar) -> bool:
@@ -82,16 +97,23 @@ def _computed(op: Elementwise, element: Scalar) -> Field | None:
     constant = second.op
     if not isinstance(constant, Constant):
         return None
-    by, field = int(constant.value), field_of(first)
+    shifted = _shifted_apart(first) if op.function == "and" else None
+    if shifted is not None:
+        mask = int(constant.value) % (1 << element.bits)
+        return _masked(shifted, mask, element) if mask >> shifted.width == 0 else None
+    return _of_constant(op.function, field_of(first), int(constant.value), element)
+
+
+def _of_constant(function: str, field: Field | None, by: int, element: Scalar) -> Field | None:
     if field is None:
         return None
-    if op.function == "and" and not field.added:
+    if function == "and" and not field.added:
         return _masked(field, by % (1 << element.bits), element)
-    if op.function in ("add", "sub"):
-        return replace(field, added=field.added + (by if op.function == "add" else -by))
+    if function in ("add", "sub"):
+        return replace(field, added=field.added + (by if function == "add" else -by))
     if field.added or by < 0:
         return None
-    if op.function == "shl":
+    if function == "shl":
         # What leaves the type at its top is lost; what comes to lie there is its sign.
         top = field.width + field.scale + by
         width = min(field.width, element.bits - field.scale - by)
@@ -99,7 +121,7 @@ def _computed(op: Elementwise, element: Scalar) -> Field | None:
         if width <= 0:
             return None
         return replace(field, width=width, signed=signed, scale=field.scale + by)
-    if op.function == "shr":
+    if function == "shr":
         zeros = min(by, field.scale)
         lost = by - zeros
         if lost >= field.width:
@@ -108,6 +130,27 @@ def _computed(op: Elementwise, element: Scalar) -> Field | None:
             field, start=field.start + lost, width=field.width - lost, scale=field.scale - zeros
         )
     return None
+
+
+def _shifted_apart(value: Value) -> Field | None:
+    """Return the bits of words that are shifted down, each by a number that is known.
+
+    Above them there may be anything: as many are meant as all elements have.
+    """
+    op = value.op
+    if (
+        not isinstance(op, Elementwise)
+        or op.function != "shr"
+        or isinstance(op.inputs[1].op, Constant)
+    ):
+        return None
+    field, by = field_of(op.inputs[0]), table_of(op.inputs[1])
+    if field is None or by is None or field.width != 32 or field.added or field.scale:
+        return None
+    least, most = int(by.min()), int(by.max())
+    if least < 0 or most > 31:
+        return None
+    return replace(field, width=32 - most, signed=False, shifts=op.inputs[1])
 
 
 def _masked(field: Field, mask: int, element: Scalar) -> Field | None:
@@ -128,6 +171,14 @@ def _masked(field: Field, mask: int, element: Scalar) -> Field | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Shifts:
+    """By how much fields lie higher: by register, and whether threads shift by more than that."""
+
+    by_register: tuple[int, ...]
+    by_thread: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Number:
     """How the number of a field is made of it: under the byte `high`, from bit `start` on."""
 
@@ -135,6 +186,8 @@ class _Number:
     type: str
     high: int
     start: int
+    #: What is added to the field's start.
+    shifts: Shifts | None = None
 
     @property
     def mask(self) -> int:
@@ -165,17 +218,73 @@ def _number_of(low: Lowering, value: Value) -> _Number | None:
     if not isinstance(made, Cast) or made.to not in (F16, BF16) or not shape_of(value.type):
         return None
     field = field_of(made.source)
-    if field is None or low.layout(value).registers() < 2:
+    if field is None or field.width > 8 or low.layout(value).registers() < 2:
         return None
     if low.layout(field.root) != low.layout(value):
         return None
+    shifts = shifts_of(field, low.layout(value))
+    if field.shifts is not None and shifts is None:
+        return None
+    starts = {field.start + shift for shift in (shifts.by_register if shifts else (0,))}
+    if any(start % 8 + field.width > 8 for start in starts):
+        return None
+    numbers = [_of_byte(field, made.to, start % 8) for start in sorted(starts)]
     if made.to == F16:
-        found = _Number(field, "half", _HIGH, field.start)
-        fits = not any(map(_beyond_half, found.line))
+        fits = not any(_beyond_half(part) for number in numbers for part in number.line)
     else:
-        found = _Number(field, "bfloat", _HIGH_BFLOAT, 0)
-        fits = field.width <= 7 and not any(map(_beyond_bfloat, found.line))
-    return found if fits else None
+        fits = field.width <= 7 and not any(map(_beyond_bfloat, numbers[0].line))
+    return replace(numbers[0], field=field, shifts=shifts) if fits else None
+
+
+def _of_byte(field: Field, to: Scalar, start: int) -> _Number:
+    """Return how the number of a field from that bit of a byte on is made."""
+    field = replace(field, start=start, shifts=None)
+    if to == F16:
+        return _Number(field, "half", _HIGH, start)
+    return _Number(field, "bfloat", _HIGH_BFLOAT, 0)
+
+
+def shifts_of(field: Field, layout: LinearLayout) -> Shifts | None:
+    """Return what is added to a field's start; None if that is not a thread's and a register's."""
+    table = None if field.shifts is None else table_of(field.shifts)
+    if table is None or layout.shape != layout.padded:
+        return None
+    flat = np.broadcast_to(table, layout.shape).reshape(-1)
+    threads = np.zeros(1, np.int64)
+    for basis in (*layout.flat("lane"), *layout.flat("warp")):
+        threads = np.concatenate([threads, threads ^ basis])
+    found = flat[threads[:, None] ^ np.array(layout.table("register"))[None, :]]
+    own = found[:, :1] - found[:1, :1]
+    if not np.array_equal(own + found[:1], found) or own.min() < 0 or found[0].min() < 0:
+        return None
+    return Shifts(tuple(map(int, found[0])), bool(own.any()))
+
+
+def lies_apart(field: Field, axis: int, distance: int) -> bool:
+    """Say whether the fields of elements so far apart along an axis lie two bytes apart."""
+    table = None if field.shifts is None else table_of(field.shifts)
+    if table is None or table.shape[axis] % (2 * distance):
+        return False
+    pairs = np.moveaxis(table, axis, -1).reshape(-1, 2, distance)
+    return bool(np.all(pairs[:, 1] - pairs[:, 0] == 16))
+
+
+def _place_of(low: Lowering, number: _Number, register: int) -> tuple[str, int, _Number]:
+    """Return a word, which of its bytes a register's number is made of, and how."""
+    field = number.field
+    root = low.register(field.root, register)
+    if element_of(field.root.type).bits == 8:
+        return *low.byte_of_word(root), number
+    start, shifts = field.start, number.shifts
+    if shifts is not None and field.shifts is not None:
+        start += shifts.by_register[register]
+        if shifts.by_thread:
+            by = low.register(field.shifts, 0)
+            if shifts.by_register[0]:
+                by = low.emit.add("i32", by, str(-shifts.by_register[0]))
+            root = low.emit.pure(f"lshr i32 {root}, {by}")
+    to = F16 if number.type == "half" else BF16
+    return root, start // 8, _of_byte(field, to, start % 8)
 
 
 def numbers_of_field(low: Lowering, op: Cast) -> list[str | None] | None:
@@ -183,6 +292,8 @@ def numbers_of_field(low: Lowering, op: Cast) -> list[str | None] | None:
     number = _number_of(low, op.result)
     if number is None:
         return None
+    if element_of(number.field.root.type).bits != 8:
+        return _numbers_of_words(low, number, low.live(op.result))
     live, found, emit = set(low.live(op.result)), list[str | None](), low.emit
     places = low.bytes_of_words([r or "0" for r in low.registers(number.field.root)])
     for register, (word, place) in enumerate(places):
@@ -201,6 +312,69 @@ def numbers_of_field(low: Lowering, op: Cast) -> list[str | None] | None:
     return found
 
 
+def differences_of_fields(low: Lowering, op: Elementwise) -> list[str | None] | None:
+    """Return the registers of a field of words less (or plus) a small integer, in its type.
+
+    What is taken from all numbers of a column is taken from the constant of their lines, which is
+    as exact: None if it were not, or where there is no field of words.
+    """
+    number = _number_of(low, op.inputs[0]) if op.function in ("add", "sub") else None
+    if number is None or element_of(number.field.root.type).bits == 8:
+        return None
+    second = op.inputs[1]
+    made = second.op
+    while made is not None and made.moves:
+        made = made.operands[0].op
+    small = bounds(made.source) if isinstance(made, Cast) else None
+    if small is None:
+        return None
+    most = EXACT[F16 if number.type == "half" else BF16]
+    starts = range(8 - number.field.width + 1) if number.type == "half" else (0,)
+    lines = [replace(number, start=start).line for start in starts]
+    if any(abs(constant) + max(map(abs, small)) > most for _, constant in lines):
+        return None
+    return _numbers_of_words(low, number, low.live(op.result), op)
+
+
+def _numbers_of_words(
+    low: Lowering, number: _Number, live: Sequence[int], less: Elementwise | None = None
+) -> list[str | None]:
+    """Return registers of a cast of fields of words: two at a time; `less`: what follows it."""
+    found: list[str | None] = [None] * low.layout(number.field.root).registers()
+    for first in sorted({register & ~1 for register in live}):
+        pair = [register if register in live else register ^ 1 for register in (first, first + 1)]
+        places = [_place_of(low, number, register) for register in pair]
+        beside = None
+        if less is not None:
+            beside = less.function, [low.register(less.inputs[1], register) for register in pair]
+        (word, place, one), (other, there, second) = places
+        if word == other and place ^ there == 2 and one == second:
+            back = 1 if place < 2 else -1
+            if beside is not None:
+                beside = beside[0], beside[1][::back]
+            codes = _spread_apart(low, one, word, place % 2)
+            made = low.unpack(_on_lines(low, codes, [one, one], beside), one.type)[::back]
+        else:
+            made = _side_by_side(low, places, beside)
+        found[first : first + 2] = made
+    return found
+
+
+def _side_by_side(
+    low: Lowering, places: Sequence[tuple[str, int, _Number]], beside: Beside = None
+) -> list[str]:
+    """Return the numbers of two bytes of words, made in one word."""
+    numbers = [number for _, _, number in places]
+    first, second = numbers
+    bytes_ = [(_shifted(low.emit, number, word), place) for word, place, number in places]
+    pair = _spread(low.emit, bytes_)
+    fields = low.chip.held(low.emit, first.mask | second.mask << 16)
+    pair = low.emit.bitwise("and", "i32", pair, fields)
+    codes = [number.high << 8 | number.sign for number in numbers]
+    pair = low.emit.bitwise("xor", "i32", pair, str(codes[0] | codes[1] << 16))
+    return low.unpack(_on_lines(low, pair, numbers, beside), first.type)
+
+
 def neighbours_of_fields(
     low: Lowering, values: Sequence[Value], registers: Sequence[int]
 ) -> dict[int, list[str]] | None:
@@ -214,18 +388,8 @@ def neighbours_of_fields(
         return None
     found: dict[int, list[str]] = {}
     for register in registers:
-        places = [low.byte_of_word(low.register(n.field.root, register)) for n in (first, second)]
-        bytes_ = [
-            (_shifted(low.emit, number, word), place)
-            for number, (word, place) in zip((first, second), places, strict=True)
-        ]
-        pair = _spread(low.emit, bytes_)
-        fields = low.chip.held(low.emit, first.mask | second.mask << 16)
-        pair = low.emit.bitwise("and", "i32", pair, fields)
-        codes = [number.high << 8 | number.sign for number in (first, second)]
-        pair = low.emit.bitwise("xor", "i32", pair, str(codes[0] | codes[1] << 16))
-        made = _on_lines(low, pair, [first, second])
-        found[register] = low.unpack(made, first.type)
+        places = [_place_of(low, number, register) for number in (first, second)]
+        found[register] = _side_by_side(low, places)
     return found
 
 
@@ -291,8 +455,8 @@ def _spread(emit: Emitter, bytes_: Sequence[tuple[str, int]]) -> str:
     return emit.pure(f"bitcast <4 x i8> {both} to i32")
 
 
-def _on_lines(low: Lowering, word: str, numbers: Sequence[_Number]) -> str:
-    """Return the two numbers of which a word has the codes."""
+def _on_lines(low: Lowering, word: str, numbers: Sequence[_Number], beside: Beside = None) -> str:
+    """Return the two numbers of which a word has the codes; `beside`: less or plus these."""
     emit, type = low.emit, numbers[0].type
     kind = f"<2 x {type}>"
     factors, constants = zip(*(number.line for number in numbers), strict=True)
@@ -303,8 +467,21 @@ def _on_lines(low: Lowering, word: str, numbers: Sequence[_Number]) -> str:
         by = emit.pure(f"bitcast i32 {held} to {kind}")
         made = emit.pure(f"fmul contract {kind} {made}, {by}")
     first, second = (f"{type} {float_literal(number, type)}" for number in constants)
-    made = emit.pure(f"fadd contract {kind} {made}, <{first}, {second}>")
+    constant = f"<{first}, {second}>"
+    if beside is not None:
+        function, registers = beside
+        other = emit.pure(f"bitcast i32 {low.pack(registers, type)} to {kind}")
+        constant = emit.pure(f"f{function} {kind} {constant}, {other}")
+    made = emit.pure(f"fadd contract {kind} {made}, {constant}")
     return emit.pure(f"bitcast {kind} {made} to i32")
 
 
-__all__ = ["Field", "field_of", "neighbours_of_fields", "numbers_of_field"]
+__all__ = [
+    "Field",
+    "differences_of_fields",
+    "field_of",
+    "lies_apart",
+    "neighbours_of_fields",
+    "numbers_of_field",
+    "shifts_of",
+]
