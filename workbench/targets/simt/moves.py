@@ -192,13 +192,10 @@ def convert_moves(op: ConvertLayout, on: Setting) -> list[Move]:
     found: list[Move] = []
     sides: list[tuple[Direction, SharedAccess]] = [("store", plan.store), ("load", plan.load)]
     for direction, access in sides:
-        steps = [step for round_ in access.rounds for step in round_]
-        # Of matrices a lane gives the address of a row: eight for a word of each.
-        lanes = len(steps[0].registers) * itemsize // 4 * 8 if access.matrices else on.lanes
-        addresses = _span(access.lane, lanes)
+        addresses = _span(access.lane, on.lanes)
+        requests = sum(len(round_) for round_ in access.rounds)
         size = access.vector * itemsize
-        how = "convert by matrices" if access.matrices else "convert"
-        move = Move(direction, "shared", how, access.vector, size, len(steps), addresses)
+        move = Move(direction, "shared", "convert", access.vector, size, requests, addresses)
         found.append(move)
     return found
 
