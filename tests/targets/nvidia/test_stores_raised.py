@@ -148,6 +148,19 @@ def test_stores_go_by_boxes_where_blocks_stay_or_who_asks(asked_for: bool | None
         assert any("no next program begins meanwhile" in text for text in said)
 
 
+def test_all_of_a_tile_has_room_beside_rings_or_stays_as_it_is():
+    """Rings that leave 32 KB for 64 KB: whoever stores would wait for copies."""
+    words = "*fp16:16 *fp16:16 *fp16:16 i32 i32:16 i32:16 i32:16 *fp32:16"
+    for n, expected in ((256, 0), (128, 1)):
+        sizes = {"HOW": "", "TYPE": tl.float16, "BLOCK_M": 128, "BLOCK_N": n, "BLOCK_K": 64}
+        module = tile_ir(product, words, sizes, num_warps=8, num_stages=3)
+        options = {"warp_specialize": True, "persistent": True}
+        module = replace(module, attributes={**module.attributes, **options})
+        _, after, said = before_and_after(module)
+        assert len(stores(after)) == expected, said
+        assert any("rings leave no room" in text for text in said) == (not expected)
+
+
 def test_blocks_that_stay_leave_copies_going():
     module = module_of()
     options = {"warp_specialize": True, "persistent": True, "narrow_index": True}
