@@ -108,26 +108,11 @@ def run_staging(
 
 def moves(access: SharedAccess, warp: int, step: SharedInstruction, itemsize: int):
     """Yield (lane, byte, register) for each element of one instruction."""
-    if access.matrices:
-        yield from matrices(access, warp, step, itemsize)
-        return
     at, swap = addresses(access, warp, step.offset), swaps(access, warp)
     for lane, position in product(range(32), range(access.vector)):
         register = step.registers[position ^ swap[lane]]
         if register is not None:
             yield lane, at[lane] + position * itemsize, register
-
-
-def matrices(access: SharedAccess, warp: int, step: SharedInstruction, itemsize: int):
-    """The same of matrices; PTX ISA 9.0, stmatrix: lane 8 j + r gives the address of row r of j."""
-    at = addresses(access, warp, step.offset)
-    for lane, (number, register) in product(range(32), enumerate(step.registers)):
-        matrix, part = divmod(number, 2)
-        row, column = lane // 4, 2 * (lane % 4) + part
-        if access.matrices == "trans":
-            row, column = column, row
-        if register is not None:
-            yield lane, at[8 * matrix + row] + column * itemsize, register
 
 
 def store(plan, warp, step, threads, memory, itemsize):
@@ -136,10 +121,7 @@ def store(plan, warp, step, threads, memory, itemsize):
             element = threads[lane][register]
             assert 0 <= byte <= plan.scratch_bytes - itemsize
             assert memory.setdefault(byte, (element, warp))[0] == element, "place taken"
-    at = addresses(plan.store, warp, step.offset)
-    if plan.store.matrices:
-        at = at[: 4 * len(step.registers)]
-    return conflict_free(at, itemsize * plan.store.vector)
+    return conflict_free(addresses(plan.store, warp, step.offset), itemsize * plan.store.vector)
 
 
 def load(plan, warp, step, threads, memory, itemsize):
@@ -153,5 +135,5 @@ def load(plan, warp, step, threads, memory, itemsize):
 def conflict_free(at: list[int], size: int) -> int:
     assert all(address % size == 0 for address in at), "misaligned vector"
     found = wavefronts(at, size)
-    assert found == phases(size, len(at)), "bank conflict"
+    assert found == phases(size), "bank conflict"
     return found

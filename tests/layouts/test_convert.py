@@ -56,43 +56,6 @@ def test_every_plan_delivers_every_element(pair, itemsize, limit):
     check(plan_convert(source, target, 8 * itemsize, limit), source, target, itemsize)
 
 
-@given(pairs(), st.sampled_from([None, 128, 1024]))
-@cases(100)
-def test_matrices_deliver_every_element(pair, limit):
-    source, target = pair
-    check(plan_convert(source, target, 16, limit, matrices=True), source, target, 2)
-
-
-ROWS, COLUMNS = blocked((128, 128), 8, (1, 0), 8), blocked((128, 128), 8, (0, 1), 8)
-
-
-@pytest.mark.parametrize(
-    ("source", "target", "limit", "how"),
-    [
-        (wgmma_d((128, 128), 8), ROWS, None, "plain"),
-        (wgmma_d((64, 32), 4), blocked((64, 32), 8, (0, 1), 4), None, "trans"),
-        (wgmma_d((128, 128), 8), COLUMNS, None, ""),  # threads have vectors in common
-        (mma_c((128, 128), (4, 2)), ROWS, None, "plain"),
-        (mma_c((128, 128), (4, 2)), COLUMNS, None, "trans"),
-        (mma_c((128, 128), (4, 2)), COLUMNS, 16384, ""),  # in rounds
-    ],
-)
-def test_fragments_are_stored_as_matrices(source, target, limit, how):
-    plan = plan_convert(source, target, 16, limit, matrices=True)
-    without = plan_convert(source, target, 16, limit)
-    assert isinstance(plan, SharedPlan)
-    assert isinstance(without, SharedPlan)
-    assert plan.store.matrices == how
-    assert plan.cost <= without.cost
-    assert plan.store.wavefronts + plan.load.wavefronts <= (
-        without.store.wavefronts + without.load.wavefronts
-    )
-    if how:
-        steps = [step for round_ in plan.store.rounds for step in round_]
-        assert {len(step.registers) for step in steps} == {8}
-    check(plan, source, target, 2)
-
-
 @given(pairs(), itemsizes)
 @cases(120)
 def test_shuffles_deliver_within_warps(pair, itemsize):

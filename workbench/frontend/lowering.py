@@ -106,14 +106,14 @@ def _attributes(options: Options) -> dict[str, Any]:
     if options.maxnreg is not None:
         found["maxnreg"] = options.maxnreg
     on = (
-        *("wgmma", "tma", "tma_stores", "overlap", "skip_masks", "loads_first", "apart"),
+        *("wgmma", "tma", "overlap", "skip_masks", "loads_first", "apart"),
         *("computed_first", "loaded_first", "keep_operands"),
     )
     found |= {name: False for name in on if not getattr(options, name)}
     off = ("skip_ones", "swap_operands", "rounds_together", "fast_rescale")
     found |= {name: True for name in off if getattr(options, name)}
     chosen = (
-        *("copy_narrow", "prefetch_l2", "through_registers"),
+        *("copy_narrow", "prefetch_l2", "through_registers", "tma_stores"),
         *("warp_specialize", "persistent", "reorder", "tickets", "most_rounds", "cluster"),
     )
     found |= {name: held for name in chosen if (held := getattr(options, name)) is not None}

@@ -25,7 +25,6 @@ class Options:
     arguments, program ids and ranges is known to fit 32 bits in the launches this is compiled for;
     `guarded` puts a check in front of every access; without `wgmma` products go by the instructions
     of a warp on chips that have those of four, without `tma` no load becomes a box of a tensor map,
-    and no store without `tma_stores`,
     without `overlap` the two products of a loop end in the round in which they start, without
     `skip_masks` every round applies the masks of its tiles; without `loads_first` what is loaded
     before a loop waits behind all that fills the loop's ring, and no producer brings it where
@@ -45,14 +44,15 @@ class Options:
     are made of narrower numbers, whose scales rounds would wait for), `prefetch_l2` whether copies
     bring 256 bytes around each vector to the L2, which next rounds read (unset: where warps
     multiply such numbers), `through_registers` says whether a tile that no copy brings as a product
-    reads it is loaded rounds ahead (unset: where no copy brings it at all), `warp_specialize`
-    whether warps part into a producer's and those that multiply, and `persistent` whether blocks
-    whose warps part stay for one program after the other; `reorder` says whether programs with the
-    longest loops begin first (unset: where nothing that is loaded decides how long these are),
-    `tickets` whether blocks that stay draw their programs (unset: where what is loaded does).
-    `most_rounds` says how many programs a block that stays takes at most: where a launch has more,
-    each program has a block (unset: what its loops read decides), and `cluster` how many of these
-    blocks copy together what their programs all read, a power of two.
+    reads it is loaded rounds ahead (unset: where no copy brings it at all), `tma_stores` whether
+    results of products are stored by boxes of tensor maps (unset: where blocks stay),
+    `warp_specialize` whether warps part into a producer's and those that multiply, and `persistent`
+    whether blocks whose warps part stay for one program after the other; `reorder` says whether
+    programs with the longest loops begin first (unset: where nothing that is loaded decides how
+    long these are), `tickets` whether blocks that stay draw their programs (unset: where what is
+    loaded does). `most_rounds` says how many programs a block that stays takes at most: where a
+    launch has more, each program has a block (unset: what its loops read decides), and `cluster`
+    how many of these blocks copy together what their programs all read, a power of two.
     """
 
     num_warps: int | None = None
@@ -66,7 +66,6 @@ class Options:
     debug: bool = False
     wgmma: bool = True
     tma: bool = True
-    tma_stores: bool = True
     overlap: bool = True
     skip_masks: bool = True
     loads_first: bool = True
@@ -81,6 +80,7 @@ class Options:
     copy_narrow: bool | None = None
     prefetch_l2: bool | None = None
     through_registers: bool | None = None
+    tma_stores: bool | None = None
     warp_specialize: bool | None = None
     persistent: bool | None = None
     reorder: bool | None = None

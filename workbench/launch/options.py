@@ -17,19 +17,20 @@ from workbench.source import KernelSource, OptionError, shown
 DEFAULTS: dict[str, Any] = {
     "num_warps": None, "num_stages": None, "num_ctas": 1, "maxnreg": None,
     "enable_fp_fusion": True, "exact": False, "wrap_index": False, "wrap_loaded": False,
-    "debug": False, "wgmma": True, "tma": True, "tma_stores": True, "overlap": True,
+    "debug": False, "wgmma": True, "tma": True, "overlap": True,
     "skip_masks": True, "loads_first": True, "apart": True, "computed_first": True,
     "loaded_first": True,
     "keep_operands": True, "fast_rescale": False,
     "skip_ones": False, "swap_operands": False, "rounds_together": False,
     "copy_narrow": None, "prefetch_l2": None,
-    "through_registers": None, "warp_specialize": None, "persistent": None, "reorder": None,
-    "tickets": None, "most_rounds": None, "cluster": None,
+    "tma_stores": None, "through_registers": None, "warp_specialize": None, "persistent": None,
+    "reorder": None, "tickets": None, "most_rounds": None, "cluster": None,
 }  # fmt: skip
 
 #: True or False, or left to the compiler.
 _CHOSEN = (
     *("copy_narrow", "prefetch_l2", "through_registers", "warp_specialize", "persistent"),
+    "tma_stores",
     *("reorder", "tickets"),
 )
 

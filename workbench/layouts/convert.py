@@ -64,14 +64,12 @@ def plan_convert(
     bits: int,
     scratch_limit: int | None = None,
     banks: Banks = BANKS,
-    matrices: bool = False,
 ) -> Plan:
     """Return the cheapest way from `source` to `target` for elements of `bits` bits.
 
     scratch_limit bounds the shared memory in bytes where that can be done, in
-    rounds; matrices says whether the chip stores matrices. Raises ValueError for
-    different shapes or numbers of threads, and for a conversion between the blocks of
-    a cluster.
+    rounds. Raises ValueError for different shapes or numbers of threads, and for a
+    conversion between the blocks of a cluster.
 
     >>> row = LinearLayout({"register": [(1,)], "lane": [(2,), (4,), (8,), (16,), (32,)]}, (64,))
     >>> column = LinearLayout({"register": [(32,)], "lane": [(1,), (2,), (4,), (8,), (16,)]}, (64,))
@@ -106,9 +104,7 @@ def plan_convert(
     if gather.level < 2:
         best = plan_shuffles(packed_source, packed_target, gather, bits)
     if best is None or best.cost > WARP_BARRIER_CYCLES:
-        staged = plan_staging(
-            packed_source, packed_target, gather, bits, scratch_limit, banks, matrices
-        )
+        staged = plan_staging(packed_source, packed_target, gather, bits, scratch_limit, banks)
         if best is None or staged.cost < best.cost:
             best = staged
     pairs = _packed_registers(target, target_bits, live)

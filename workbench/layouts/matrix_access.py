@@ -22,10 +22,8 @@ so address lane a starts at the image of the row bits for a % 8 and of those
 for a // 8. PTX ISA 9.0, ldmatrix (sm_75), stmatrix (sm_90).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
 from workbench.layouts.f2 import log2, table
 from workbench.layouts.linear import LinearLayout
@@ -33,11 +31,6 @@ from workbench.layouts.linear import LinearLayout
 #: Which bytes of two words prmt takes for the two of `byte_pairs_fit`, in lanes t of 0 and 1, and
 #: in those that have their second rows in the first matrix.
 BYTE_PAIRS = ((0x6420, 0x2064), (0x7531, 0x3175))
-
-#: How matrices are stored: as they lie in registers, or turned; "": not as matrices.
-Matrices = Literal["", "plain", "trans"]
-#: A row of a matrix.
-MATRIX_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +138,3 @@ def stmatrix_fits(
     A fragment with copies is stored several times with the same bytes.
     """
     return ldmatrix_fits(shared, fragment, itemsize, trans)
-
-
-def rows_of_matrices(
-    matrices: Matrices, register: Sequence[int], lane: Sequence[int]
-) -> tuple[int, ...]:
-    """Return the columns that walk the rows of matrices of 16-bit elements."""
-    return tuple(lane[2:]) if matrices == "plain" else (*register[:1], *lane[:2])

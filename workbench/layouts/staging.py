@@ -22,23 +22,17 @@ holds the vector's elements in another order (`lane_swap`) and swaps registers
 under a predicate before a store or after a load. Narrower vectors avoid it, so
 several widths are planned and the cheapest is taken.
 
-Where the chip stores matrices (stmatrix, matrix_access.py), a choice more for each way that they
-go: the 16 bytes of a row are the chain, held by lanes 0 and 1 and half a word of a thread, or by
-lanes 2, 3 and 4 (transposed); A is then what one matrix has.
-
 If the data never leaves its warp, each warp gets a scratch region of its own
 and only waits for itself.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
 from typing import Literal, NamedTuple
 
 from workbench.layouts import f2
 from workbench.layouts.gather import Gather
 from workbench.layouts.linear import LinearLayout
-from workbench.layouts.matrix_access import MATRIX_BYTES, Matrices, rows_of_matrices
 from workbench.layouts.predict import BANKS, Banks, linear_wavefronts
 
 WIDEST_BYTES = 16
@@ -66,8 +60,6 @@ class SharedAccess:
 
     lane_swap and warp_swap add up, by XOR, to the lane's swap of positions.
     rounds[k] are the instructions of round k; wavefronts counts all warps.
-    With `matrices` an instruction stores matrices: lane[i] and vector are those of the rows that
-    lanes give the addresses of, registers[i] the elements of its words in their order.
     """
 
     vector: int
@@ -77,7 +69,6 @@ class SharedAccess:
     warp_swap: tuple[int, ...]
     rounds: tuple[tuple[SharedInstruction, ...], ...]
     wavefronts: int
-    matrices: Matrices = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +113,6 @@ class _Choice(NamedTuple):
     chain: list[int]
     store: int  # log2 of the elements of a store's vector
     load: int
-    matrices: Matrices = ""
 
 
 class _Map(NamedTuple):
@@ -142,16 +132,6 @@ class _Pattern(NamedTuple):
     top: int  # bits of an offset within a round
 
 
-class _Rate(NamedTuple):
-    # What a choice comes to; `stored`: by matrices.
-    too_large: bool
-    cost: float
-    store: _Pattern
-    load: _Pattern
-    found: _Map
-    stored: SharedAccess | None
-
-
 def plan_staging(
     source: LinearLayout,
     target: LinearLayout,
@@ -159,44 +139,33 @@ def plan_staging(
     bits: int,
     scratch_limit: int | None = None,
     banks: Banks = BANKS,
-    matrices: bool = False,
 ) -> SharedPlan:
     """Return the cheapest staging of a conversion within a block.
 
     source and target have no copies among their registers (compact). With
     scratch_limit the exchange is cut into rounds, as far as both sides have
     registers in common that decide the round; then scratch_bytes is the least
-    that can be reached, which may be more than the limit. matrices: whether the chip stores them.
+    that can be reached, which may be more than the limit.
     """
     itemsize = max(1, bits // 8)
     space = _space(source, target, gather)
     limit = scratch_limit or 1 << space.bits << 4 << len(space.source.warp)
 
-    def rated(choice: _Choice) -> _Rate:
+    def rated(choice: _Choice) -> tuple[bool, float, tuple[_Pattern, _Pattern], _Map]:
         found = _offset_map(space, choice, itemsize, limit, banks)
-        store, load = _patterns(space, choice, found)
+        sides = _patterns(space, choice, found)
         barrier = WARP_BARRIER_CYCLES if space.private else CTA_BARRIER_CYCLES
-        cost = barrier * ((2 << found.rounds) - 1) + _cost(load, itemsize, banks)
-        stored = None
-        # What goes in rounds lies apart in registers, of which matrices take four side by side.
-        if choice.matrices and not found.rounds:
-            stored = _matrix_access(source, store, choice.matrices, itemsize, banks)
-        if stored is not None:
-            cost += _matrix_cost(stored)
-        else:
-            cost += inf if choice.matrices else _cost(store, itemsize, banks)
-        too_large = _scratch_bytes(space, found, itemsize) > limit or cost == inf
-        return _Rate(too_large, cost, store, load, found, stored)
+        cost = barrier * ((2 << found.rounds) - 1) + sum(
+            _cost(side, itemsize, banks) for side in sides
+        )
+        return _scratch_bytes(space, found, itemsize) > limit, cost, sides, found
 
     narrow = _scratch_bytes(space, _Map([], 0), itemsize) > limit
-    choices = _choices(space, itemsize, narrow)
-    if matrices:
-        choices += _matrix_choices(space, itemsize)
-    best = min(map(rated, choices), key=lambda rate: rate[:2])
-    _, cost, store, load, found, stored = best
+    rates = [rated(choice) for choice in _choices(space, itemsize, narrow)]
+    _, cost, (store, load), found = min(rates, key=lambda rate: rate[:2])
     return SharedPlan(
         None if found.rounds else _tile_layout(source, space, found.offsets),
-        stored or _access(source, store, itemsize, banks),
+        _access(source, store, itemsize, banks),
         _access(target, load, itemsize, banks),
         (),
         0 if space.private else source.owners()["warp"],
@@ -257,28 +226,6 @@ def _choices(space: _Space, itemsize: int, narrow: bool) -> list[_Choice]:
     return list(unique.values())
 
 
-def _matrix_choices(space: _Space, itemsize: int) -> list[_Choice]:
-    """Return the choices in which the source's fragments may be stored as matrices."""
-    source, target = space.source, space.target
-    if itemsize != 2 or len(source.lane) != 5 or len(source.register) < 1:
-        return []
-    found: list[_Choice] = []
-    chains: list[tuple[Matrices, int, list[int]]] = [
-        ("plain", 1, [source.register[0], *source.lane[:2]]),
-        ("trans", 0, [*source.lane[2:]]),
-    ]
-    for matrices, store, chain in chains:
-        if f2.rank(chain) < len(chain):
-            continue
-        width = 0
-        while width < len(chain) and f2.rank([*target.register, chain[width]]) == f2.rank(
-            target.register
-        ):
-            width += 1
-        found.append(_Choice(chain, store, width, matrices))
-    return found
-
-
 def _without_swap(space: _Space, common: list[int]) -> int:
     # How many common directions lie outside what the threads of both sides span.
     threads = [*space.source.lane, *space.source.warp, *space.target.lane, *space.target.warp]
@@ -318,8 +265,6 @@ def _offset_map(space: _Space, choice: _Choice, itemsize: int, limit: int, banks
 
     m = n - len(rounds)
     first, second = phase(choice.store, source), phase(choice.load, target)
-    if choice.matrices:
-        first = inside([*chain[:3], *rows_of_matrices(choice.matrices, *source[:2])])
     row = f2.log2(banks.row_bytes) - f2.log2(itemsize)
     apart = f2.common_complement(first, second, m)[: max(0, m - row)]
     head = inside(chain)
@@ -374,47 +319,6 @@ def _access(layout: LinearLayout, side: _Pattern, itemsize: int, banks: Banks) -
         steps,
         waves << len(side.warp),
     )
-
-
-def _matrix_access(
-    layout: LinearLayout, side: _Pattern, matrices: Matrices, itemsize: int, banks: Banks
-) -> SharedAccess | None:
-    """Return a side's stores of matrices; None where it has none."""
-    register, lane, warp = ([c * itemsize for c in dim] for dim in (*side[:2], side.warp))
-    rows = rows_of_matrices(matrices, register, lane)
-    walk = [*register[:1], *lane[:2]] if matrices == "plain" else lane[2:]
-    others = (*rows, *register[1:], *warp)
-    if walk != [itemsize << bit for bit in range(3)] or any(c % MATRIX_BYTES for c in others):
-        return None
-    # Further registers select the matrix.
-    bits = range(len(register))[1:3]
-    count = 1 << len(bits)
-    addresses = (*rows, *(register[bit] for bit in bits), 0, 0)[:5]
-    selecting = [1 << bit for bit in bits]
-    names = [f2.apply(selecting, number) | part for number in range(count) for part in range(2)]
-    live = set(layout.live_registers())
-    steps: list[SharedInstruction] = []
-    for first, offset in enumerate(f2.table(register)):
-        held = tuple(first | name if first | name in live else None for name in names)
-        if not first & (1 | sum(selecting)) and any(name is not None for name in held):
-            steps.append(SharedInstruction(offset, held))
-    waves = linear_wavefronts(addresses[: 3 + len(bits)], MATRIX_BYTES, banks)
-    pairs = zip(side.warp, side.regions, strict=True)
-    return SharedAccess(
-        MATRIX_BYTES // itemsize,
-        addresses,
-        tuple((offset ^ region) * itemsize for offset, region in pairs),
-        (0,) * len(lane),
-        (0,) * len(warp),
-        (tuple(steps),),
-        waves * len(steps) << len(warp),
-        matrices,
-    )
-
-
-def _matrix_cost(access: SharedAccess) -> float:
-    # As `_cost`: of an instruction wavefronts, its address, and something for the issue.
-    return access.wavefronts + 0.75 * sum(map(len, access.rounds)) * (1 << len(access.warp))
 
 
 def _instructions(

@@ -45,7 +45,7 @@ class Block:
 
     def __init__(self, module: Module, arguments: dict[str, int]) -> None:
         self.warps: int = module.attributes["num_warps"]
-        self.map = next(op for op in module.walk() if isinstance(op, MakeTensorMap))
+        self.map = next((op for op in module.walk() if isinstance(op, MakeTensorMap)), None)
         self.threads = np.arange(32 * self.warps, dtype=np.int64)
         zero = np.zeros_like(self.threads)
         names = {f"%a{n}": p.name for n, p in enumerate(module.parameters)}
@@ -119,7 +119,7 @@ class Block:
             return self.of(words[-3]) & 0xFFFF
         raise NotImplementedError(text)
 
-    def do(self, text: str, operands: list[Any]) -> None:
+    def do(self, text: str, operands: list[Any]) -> None:  # noqa: C901, a table of instructions
         condition = np.ones_like(self.threads, bool)
         if text.startswith("@"):
             condition, text = operands[-1], text.partition(" ")[2]
@@ -132,6 +132,8 @@ class Block:
             for thread in self.threads[condition]:
                 place, _, *coordinates = (int(held[thread]) for held in operands[:-1])
                 self.copy(int(thread) // 32, place, coordinates[::-1])
+        elif text.startswith("prefetch.tensormap"):
+            pass
         elif "commit_group" in text:
             for warp in range(self.warps):
                 self.groups[warp].append(self.open[warp])
@@ -167,6 +169,7 @@ class Block:
 
     def copy(self, warp: int, place: int, start: list[int]) -> None:
         """Copy a box, the 16-byte chunks of its rows exchanged by their addresses."""
+        assert self.map is not None
         box, width = self.map.copied, self.map.swizzle
         (mask, shift), size = SWIZZLES[width], int(np.prod(box)) * 2
         assert place % (8 * width) == 0

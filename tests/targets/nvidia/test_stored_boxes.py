@@ -9,8 +9,9 @@ import pytest
 
 from tests.targets.nvidia.stored_boxes import SM_90A, Block, BrokenError, lines_of
 from workbench.ir import Module, parse_module
-from workbench.layouts import LinearLayout, blocked, mma_c, wgmma_d
+from workbench.layouts import LinearLayout, MatrixPlan, blocked, mma_c, swizzled, wgmma_d
 from workbench.layouts.box_stores import BoxStores, box_stores_fit
+from workbench.targets.nvidia.chip import chip
 
 TEXT = """
 #L0 = {layout}
@@ -54,6 +55,34 @@ def module_of(layout: LinearLayout, found: BoxStores, stores: str) -> Module:
             stores=stores,
         )
     )
+
+
+BUFFER = """  %b = gpu.shared_allocate {{type = shared<{m}x{n}xi16, {shared}>}} : shared<{m}x{n}xi16, {shared}>
+  gpu.shared_store %9, %b"""  # noqa: E501
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("layout", [wgmma_d((64, 64), 4), mma_c((64, 32), (2, 2))])
+def test_fragments_go_to_buffers_as_matrices(layout: LinearLayout, turned: bool):
+    """Rows of the buffer are the tile's rows, or its columns."""
+    m, n = layout.shape
+    shared = swizzled(layout.shape, 2, (0, 1) if turned else (1, 0))
+    found = BoxStores(128, (16, 64), MatrixPlan(False, 4, (), (), ()), (), (), 0)
+    module = module_of(layout, found, BUFFER.format(m=m, n=n, shared=shared))
+    lines = lines_of(module)
+    assert any(f"x4{'.trans' if turned else ''}.shared" in line for line in lines)
+    assert not any("store" in line for line in lines)
+    block = Block(module, {})
+    block.run(lines, ends=False)
+    for row, column in np.ndindex(m, n):
+        assert block.memory[2 * _place(shared, row * n + column)] == row * n + column
+    assert not block.conflicts
+    assert not any("stmatrix" in line for line in lines_of(module, chip("sm_80")))
+
+
+def _place(shared: LinearLayout, flat: int) -> int:
+    """Return the offset of an element, which a layout of a buffer has once."""
+    return shared.table("offset").index(flat)
 
 
 LAYOUTS = {

@@ -7,7 +7,6 @@ from operator import xor
 
 import pytest
 
-import workbench as wb
 import workbench.language as tl
 from tests.passes.corpus import tile_ir
 from tests.targets.nvidia.test_warpgroups import SM_90A, in_gpu_ir
@@ -63,11 +62,3 @@ def test_warps_have_equal_parts_in_their_order():
             for lane in range(32):
                 start = of(side.warp, warp) ^ of(side.lane, lane)
                 assert {(start ^ offset) // each for offset in inside} == {warp}
-
-
-@pytest.mark.parametrize(("target", "matrices"), [("sm_90a", True), ("sm_80", False)])
-def test_fragments_go_as_matrices_where_the_chip_has_them(target: str, matrices: bool):
-    words = "*fp16:16 *fp16:16 *fp16:16"
-    ptx = wb.compile(halves, words, {"M": 128, "N": 64}, target, num_warps=8).asm["ptx"]
-    assert ("stmatrix.sync.aligned.m8n8.x4.shared.b16" in ptx) == matrices
-    assert ("st.shared" in ptx.partition("bar.warp.sync")[2]) != matrices

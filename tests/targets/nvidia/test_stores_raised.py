@@ -11,13 +11,12 @@ import pytest
 import workbench.language as tl
 from tests.passes.corpus import numbers, tile_ir
 from tests.passes.meaning import meaning
+from tests.passes.pipelines import gpu_steps, tile_steps
 from tests.targets.nvidia.raising import SM_90A, may_run
 from tests.targets.nvidia.test_raised_products import before_and_after
 from workbench.ir import Module
 from workbench.ops import Store
-from workbench.passes.manager import Remarks
-from workbench.targets.nvidia.ops import TensorStore
-from workbench.targets.nvidia.passes.raise_tma import raise_tma
+from workbench.targets.nvidia.ops import AwaitStores, TensorStore
 
 M, N, K = 64, 64, 16
 
@@ -68,6 +67,12 @@ def module_of(how: str = "", n: str = "i32:16", type: Any = tl.float16, warps: i
     return tile_ir(product, words, sizes, num_warps=warps, num_stages=3)
 
 
+def asked(module: Module) -> tuple[Module, Module, list[str]]:
+    """Return GPU IR before and after raise-tma where stores are asked for, and what it said."""
+    attributes = {**module.attributes, "tma_stores": True}
+    return before_and_after(replace(module, attributes=attributes))
+
+
 def arguments(m: int, n: int, k: int, pitch: int) -> list[Any]:
     a, b = numbers(m * k, np.float16), numbers(k * pitch, np.float16, 2)
     c = np.full((m + 1) * pitch + 16, 7, np.float16)
@@ -88,7 +93,7 @@ def compared(before: Module, after: Module, *sizes: tuple[int, int, int]) -> Non
 
 @pytest.mark.parametrize("how", ["", "lower", "guarded", "behind", "scaled"])
 def test_a_box_writes_what_the_mask_lets_through(how: str):
-    before, after, said = before_and_after(module_of(how))
+    before, after, said = asked(module_of(how))
     assert len(stores(after)) == 1, said
     assert not any(isinstance(op, Store) for op in after.walk())
     compared(before, after, (64, 64, 32), (100, 80, 16), (65, 16, 32))
@@ -104,7 +109,7 @@ REASONS = {
 
 @pytest.mark.parametrize("how", REASONS)
 def test_what_no_box_writes_alike_stays_as_it_is(how: str):
-    _, after, said = before_and_after(module_of(how))
+    _, after, said = asked(module_of(how))
     assert not stores(after)
     assert any(REASONS[how] in text for text in said if text.startswith("missed")), said
 
@@ -116,7 +121,7 @@ def test_what_no_box_writes_alike_stays_as_it_is(how: str):
 )  # fmt: skip
 def test_full_blocks_go_by_boxes_where_others_cannot(how: str, why: str):
     """With 65 columns the hardware would write seven more."""
-    before, after, said = before_and_after(module_of(how, n="i32"))
+    before, after, said = asked(module_of(how, n="i32"))
     assert len(stores(after)) == 1
     assert sum(isinstance(op, Store) for op in after.walk()) == 1
     assert any(why in text for text in said), said
@@ -124,13 +129,46 @@ def test_full_blocks_go_by_boxes_where_others_cannot(how: str, why: str):
 
 
 def test_only_what_stmatrix_stores_goes_by_boxes():
-    _, after, _ = before_and_after(module_of(type=tl.float32))
+    _, after, _ = asked(module_of(type=tl.float32))
     assert not stores(after)
 
 
-def test_an_option_leaves_stores_alone():
-    before, _, _ = before_and_after(module_of())
-    module = replace(before, attributes={**before.attributes, "tma_stores": False})
-    after = raise_tma(module, Remarks(), SM_90A)
-    assert not stores(after)
-    assert any(isinstance(op, Store) for op in after.walk())
+@pytest.mark.parametrize("asked_for", [None, False, True])
+@pytest.mark.parametrize("stays", [False, True])
+def test_stores_go_by_boxes_where_blocks_stay_or_who_asks(asked_for: bool | None, stays: bool):
+    options = {"warp_specialize": True, "persistent": True} if stays else {}
+    if asked_for is not None:
+        options["tma_stores"] = asked_for
+    module = module_of()
+    _, after, said = before_and_after(replace(module, attributes={**module.attributes, **options}))
+    wanted = stays if asked_for is None else asked_for
+    assert len(stores(after)) == wanted, said
+    assert sum(isinstance(op, Store) for op in after.walk()) == (not wanted)
+    if asked_for is None and not stays:
+        assert any("no next program begins meanwhile" in text for text in said)
+
+
+def test_all_of_a_tile_has_room_beside_rings_or_stays_as_it_is():
+    """Rings that leave 32 KB for 64 KB: whoever stores would wait for copies."""
+    words = "*fp16:16 *fp16:16 *fp16:16 i32 i32:16 i32:16 i32:16 *fp32:16"
+    for n, expected in ((256, 0), (128, 1)):
+        sizes = {"HOW": "", "TYPE": tl.float16, "BLOCK_M": 128, "BLOCK_N": n, "BLOCK_K": 64}
+        module = tile_ir(product, words, sizes, num_warps=8, num_stages=3)
+        options = {"warp_specialize": True, "persistent": True}
+        module = replace(module, attributes={**module.attributes, **options})
+        _, after, said = before_and_after(module)
+        assert len(stores(after)) == expected, said
+        assert any("rings leave no room" in text for text in said) == (not expected)
+
+
+def test_blocks_that_stay_leave_copies_going():
+    module = module_of()
+    options = {"warp_specialize": True, "persistent": True, "narrow_index": True}
+    module = replace(module, attributes={**module.attributes, **options})
+    final = [module, *(after for _, after in tile_steps(module))][-1]
+    last = [after for _, after in gpu_steps(final, SM_90A)][-1]
+    (store,) = stores(last)
+    assert store.kept
+    drains = [op for op in last.walk() if isinstance(op, AwaitStores)]
+    assert len(drains) == 1
+    compared(module, last, (100, 80, 32))

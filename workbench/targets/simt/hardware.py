@@ -124,8 +124,8 @@ class Hardware(ABC):
         widest_bytes: the most that one lane moves at once, in shared and in global memory.
         least_copied_bytes: the least that one lane copies from global to shared memory without
             waiting for it; 0: no such copies.
-        stores_matrices: whether a warp stores fragments of 16-bit elements to shared memory as
-            matrices (layouts/matrix_access.py).
+        stores_matrices: whether a warp stores fragments of 16-bit elements to buffers in shared
+            memory as matrices (layouts/matrix_access.py).
         loads_ahead: whether loads that no copy can be are worth their registers rounds ahead.
         most_warps: of one block, a power of two.
         banks: of shared memory.

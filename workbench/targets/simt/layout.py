@@ -27,9 +27,7 @@ def convert_plan(op: ConvertLayout, chip: Hardware) -> RegisterPlan | ShufflePla
     element, source = element_of(op.source.type), layout_of(op.source.type)
     assert source is not None
     bits = 8 if element.bits == 1 else element.bits
-    return plan_convert(
-        source, op.layout, bits, chip.most_scratch, chip.banks, chip.stores_matrices
-    )
+    return plan_convert(source, op.layout, bits, chip.most_scratch, chip.banks)
 
 
 SIMT.layouts(ConvertLayout)(as_they_are)
@@ -257,11 +255,6 @@ def _store_round(
     with emit.scope():
         for step in steps:
             held = [(registers[r] if r is not None else None) or zero(type) for r in step.registers]
-            if plan.store.matrices:
-                words = [low.pack(held[i : i + 2], type) for i in range(0, len(held), 2)]
-                turned = plan.store.matrices == "trans"
-                low.chip.store_matrices(emit, addresses(step.offset), words, turned=turned)
-                continue
             held = _swapped(low, held, swap, columns, type)
             store_vector(low, addresses(step.offset), held, type, itemsize)
     if end:

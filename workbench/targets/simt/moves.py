@@ -13,7 +13,6 @@ from typing import Literal
 
 from workbench.ir import Module, Op, Value, element_of, layout_of, shape_of
 from workbench.layouts import LinearLayout, MatrixPlan, Packing, SharedAccess, SharedPlan, f2
-from workbench.layouts.matrix_access import MATRIX_BYTES
 from workbench.layouts.predict import SECTOR_BYTES, phases, sectors, wavefronts
 from workbench.ops import (
     AtomicCompareExchange,
@@ -162,7 +161,7 @@ def matrix_move(
     places = tuple(f2.apply(plan.lane, lane) for lane in range(8 * plan.count))
     addresses = places if packing is None else tuple(map(packing.place, places))
     count = len({step.offset for step in plan.instructions})
-    return Move(direction, "shared", how, vector, MATRIX_BYTES, count, addresses)
+    return Move(direction, "shared", how, vector, 16, count, addresses)
 
 
 def shared_move(
@@ -193,13 +192,10 @@ def convert_moves(op: ConvertLayout, on: Setting) -> list[Move]:
     found: list[Move] = []
     sides: list[tuple[Direction, SharedAccess]] = [("store", plan.store), ("load", plan.load)]
     for direction, access in sides:
-        steps = [step for round_ in access.rounds for step in round_]
-        # Of matrices a lane gives the address of a row: eight for a word of each.
-        lanes = len(steps[0].registers) * itemsize // 4 * 8 if access.matrices else on.lanes
-        addresses = _span(access.lane, lanes)
+        addresses = _span(access.lane, on.lanes)
+        requests = sum(len(round_) for round_ in access.rounds)
         size = access.vector * itemsize
-        how = "convert by matrices" if access.matrices else "convert"
-        move = Move(direction, "shared", how, access.vector, size, len(steps), addresses)
+        move = Move(direction, "shared", "convert", access.vector, size, requests, addresses)
         found.append(move)
     return found
 

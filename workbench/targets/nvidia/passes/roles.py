@@ -20,8 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
-from workbench.ir import Block, Effect, Module, Op, Value, element_of, layout_of
+from workbench.ir import Block, Effect, Module, Op, Value, element_of, layout_of, shape_of
 from workbench.ops import For, count_rounds, counted_loops
 from workbench.passes.manager import Remarks
 from workbench.passes.rules import constant_of
@@ -126,6 +127,16 @@ def will_stay(module: Module, chip: Device, room: int | None = None) -> bool:
         return False
     decided = role_partition(module, Remarks(), chip, room)
     return any(loop.decided("persistent") for loop in counted_loops(decided.body.ops))
+
+
+def left_by_rings(module: Module, chip: Device, room: int | None = None) -> int:
+    """Return the bytes of shared memory that rings leave as `role_partition` decides them."""
+    taken = 0
+    for op in role_partition(module, Remarks(), chip, room).walk():
+        if (box := chip.rules.box_of(op)) is not None:
+            (tile,) = op.results
+            taken += box.slots * prod(shape_of(tile.type)) * element_of(tile.type).itemsize
+    return chip.shared_bytes - taken
 
 
 def _parted(module: Module, remarks: Remarks, chip: Device, room: int | None) -> Module:
