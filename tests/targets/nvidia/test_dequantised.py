@@ -497,6 +497,25 @@ def test_products_of_words_mean_the_same(blocks: tuple[int, int, int]):
     simulate(placed, offsets, total, (1,), make(), SM_90A)
 
 
+@pytest.mark.parametrize("kind", KERNELS)
+def test_scales_of_parts_of_a_block_are_loaded_once(kind: str):
+    m, n, k = 16, 64, 128
+    named = {"GROUP": 32, "BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k}
+    module = tile_ir(KERNELS[kind], POINTERS.format("i8"), named, num_warps=4, num_stages=3)
+    last = in_gpu_ir(module)
+    halves = [op for op in last.walk() if isinstance(op, Load | AsyncCopy)]
+    # K is known to be a multiple of 16: so far what lies beyond it is the same.
+    assert (k // 16, n) in {shape_of(op.pointers.type) for op in halves}
+
+    def make() -> list[Any]:
+        given = arguments(kind, m)()
+        random = np.random.default_rng(3)
+        given[2] = (2.0 ** random.integers(-1, 2, (K // 32, N))).astype(np.float16).ravel()
+        return given
+
+    assert meaning(last, (1,), make()) == meaning(module, (1,), make())
+
+
 def test_words_are_copied_once_and_read_as_they_lie():
     """A lane has whole words, whose numbers four apart are in the halves of a register."""
     last = in_gpu_ir(module_of_words((16, 128, 64)))

@@ -101,6 +101,11 @@ CASES: dict[str, tuple[partial[Any], Config, int, Want]] = {
         # Scales: two columns' are four bytes.
         Want("HMMA", debts=("1 of 5 copies narrower than 16 bytes",)),
     ),
+    "words, few rows": (
+        partial(mixed.mixed, kind="words", m=16, k=8192, n=28672), Config((16, 128, 128), 4, 4), 0,
+        # Scales: two columns' are four bytes, eight columns' zero points a word.
+        Want("HMMA", converts=True, debts=("2 of 8 copies narrower than 16 bytes",)),
+    ),
     "int8": (
         partial(mixed.mixed, kind="int8", m=256, k=8192, n=28672), Config((128, 128, 64), 4, 3), 0,
         # Scales: two columns' are four bytes.

@@ -153,6 +153,8 @@ def _memory_bits(value: Value, axis: int) -> float | None:
     made, extent = value.op, shape_of(value.type)[axis]
     if isinstance(made, Load):
         return element_of(value.type).bits
+    if words := _together(value, axis, deep=False):
+        return 32 / words
     if isinstance(made, Elementwise | Select | Cast | Bitcast):
         found = [_memory_bits(v, axis) for v in made.operands if not _is_small(v)]
         known = [bits for bits in found if bits is not None]
@@ -166,9 +168,6 @@ def _memory_bits(value: Value, axis: int) -> float | None:
         return None if found[0] is None or found[0] != found[1] else found[0] / 2
     if isinstance(made, Reshape):
         before = shape_of(made.source.type)
-        if (once := repeated(made, axis)) is not None:
-            bits = _memory_bits(once, axis)
-            return None if bits is None else bits * shape_of(once.type)[axis] / extent
         inside = [
             i for i, e in enumerate(before)
             if e > 2 and extent % e == 0 and prod(before[:i]) == prod(shape_of(value.type)[:axis])
@@ -177,14 +176,19 @@ def _memory_bits(value: Value, axis: int) -> float | None:
     return None
 
 
-def _together(value: Value, axis: int) -> int:
-    """Return how many neighbours along an axis are one element of memory; 0: each is its own."""
+def _together(value: Value, axis: int, *, deep: bool = True) -> int:
+    """Return how many neighbours along an axis are fields of one word; 0: they are none.
+
+    `deep`: what a value is computed of element by element may be fields, too.
+    """
     made = value.op
-    if isinstance(made, Reshape) and (once := repeated(made, axis)) is not None:
-        return shape_of(value.type)[axis] // shape_of(once.type)[axis]
-    if isinstance(made, Transpose):
+    field = field_of(made.source) if isinstance(made, Cast) else None
+    if field is not None and field.shifts is not None and isinstance(field.root.op, Reshape):
+        once = repeated(field.root.op, axis)
+        return 0 if once is None else shape_of(value.type)[axis] // shape_of(once.type)[axis]
+    if deep and isinstance(made, Transpose):
         return _together(made.source, made.order[axis])
-    if isinstance(made, Elementwise | Select | Cast | Bitcast):
+    if deep and isinstance(made, Elementwise | Select | Cast | Bitcast):
         return max((_together(v, axis) for v in made.operands if not _is_small(v)), default=0)
     return 0
 
