@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import inspect
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -15,8 +15,8 @@ def warn_user(text: str, category: type[Warning] = UserWarning) -> None:
 
     Python keeps what it has said by that line, so that each line that asks is told once.
     """
-    frame, level = sys._getframe(1), 2
-    while _is_ours(frame.f_globals) and frame.f_back is not None:
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and _is_ours(frame.f_globals):
         frame, level = frame.f_back, level + 1
     warnings.warn(text, category, stacklevel=level)
 

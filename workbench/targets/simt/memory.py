@@ -134,7 +134,7 @@ class _Room:
             return ()
         if given := self._given.get(value):
             return given
-        if isinstance(made, AddPointer | Cast) or type(made) in MOVES:
+        if made is not None and (isinstance(made, AddPointer | Cast) or type(made) in MOVES):
             return made.operands
         if isinstance(element, Pointer) or isinstance(made, Constant):
             return ()
