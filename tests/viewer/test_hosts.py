@@ -28,7 +28,6 @@ from workbench.viewer import (
 )
 from workbench.viewer.widget import TraceWidget
 
-
 ADD = """
 @kernel
 def add(x_ptr, out_ptr, B: tl.constexpr):
