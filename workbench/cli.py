@@ -346,8 +346,8 @@ def _layouts(request: Request) -> int:
 
     kernel, which, namespace = _laid_out(request)
     _print(str(placing.layouts(
-        kernel, which, by=request.by, shared=request.shared, as_json=request.json,
-        namespace=namespace,
+        kernel, which, by=request.by, warp=request.warp, shared=request.shared,
+        as_json=request.json, namespace=namespace,
     )))  # fmt: skip
     return OK
 

@@ -14,6 +14,12 @@ export function make<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
+/** The page that an element is in, or the part of it that a host keeps apart (marimo does). */
+export function treeOf(element: Node): Document | ShadowRoot {
+  const top = element.getRootNode();
+  return top instanceof ShadowRoot ? top : document;
+}
+
 const SVG = "http://www.w3.org/2000/svg";
 
 /** Return a new SVG element. */

@@ -67,7 +67,8 @@ export function factsOf(trace: Trace, all: readonly Trace[] = [trace]): Fact[] {
   const shared = known(resources.shared_bytes, (fixed) =>
     bytes(fixed + (resources.dynamic_shared_bytes ?? 0)),
   );
-  add("shared", shared, "shared memory per program", { to: { tab: "stages", stage: "gpu" } });
+  if (gpu)
+    add("shared", shared, "shared memory per program", { to: { tab: "stages", stage: "gpu" } });
   const occupancy = known(resources.occupancy, ({ warps, max, limit }) => {
     return `${Math.round((100 * warps) / max)} %${limit ? ` (${limit})` : ""}`;
   });

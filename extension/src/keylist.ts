@@ -1,5 +1,5 @@
 // The list of keys that `?` opens.
-import { button, make, uniqueId } from "./dom";
+import { button, make, treeOf, uniqueId } from "./dom";
 import { KEYS } from "./texts";
 
 export interface KeyList {
@@ -36,7 +36,7 @@ export function makeKeyList(signal: AbortSignal): KeyList {
     hide,
     toggle() {
       if (hide()) return;
-      opener = document.activeElement;
+      opener = treeOf(element).activeElement;
       element.hidden = false;
       close.focus();
     },

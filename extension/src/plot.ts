@@ -1,5 +1,5 @@
 // The throughput plot as SVG: points are medians, bars 20-80 % quantiles, y from zero.
-import { draw, make } from "./dom";
+import { draw, make, treeOf } from "./dom";
 import type { Plot, Point, Series } from "./series";
 import { figure, milliseconds } from "./texts";
 
@@ -161,7 +161,7 @@ function rove(svg: SVGSVGElement): void {
   points[0]?.setAttribute("tabindex", "0");
   svg.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    const at = points.indexOf(document.activeElement as unknown as SVGGElement);
+    const at = points.indexOf(treeOf(svg).activeElement as unknown as SVGGElement);
     if (step === undefined || at < 0) return;
     event.preventDefault();
     const next = points[(at + step + points.length) % points.length];

@@ -2,7 +2,7 @@
 // that made the map to compare the square with the best one; all that it is told are the map's key and
 // the number of the square.
 import { ASKED, type Asked, type Reply } from "./asked";
-import { button, copyToClipboard, make } from "./dom";
+import { button, copyToClipboard, make, treeOf } from "./dom";
 import { type Envelope, MIME, openEnvelope } from "./envelope";
 import { keepKeys } from "./keys";
 import { SHOWN } from "./limits";
@@ -14,7 +14,7 @@ import { addStyle, mount, type Viewer } from "./viewer";
 export const SWEEP_MIME = "application/vnd.workbench.sweep+json";
 /** Show a map in `host` until `signal` aborts. */
 export function mountSweep(host: HTMLElement, sweep: Sweep, signal: AbortSignal): void {
-  addStyle();
+  addStyle(host);
   const root = make("div", { class: "wb wb-sweep" });
   keepKeys(root, signal);
   host.replaceChildren(root);
@@ -70,7 +70,7 @@ export function mountSweep(host: HTMLElement, sweep: Sweep, signal: AbortSignal)
     });
     const [down, across] = sweep.axes;
     const width = sweep.columns.length;
-    const focused = document.activeElement?.classList.contains("wb-square");
+    const focused = treeOf(host).activeElement?.classList.contains("wb-square");
     map.replaceChildren(
       make(
         "table",

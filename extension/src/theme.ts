@@ -24,9 +24,15 @@ function marked(page: Document): boolean | undefined {
   return undefined;
 }
 
+/** What an element is in, out of a part of the page that a host keeps apart, too. */
+function above(element: Element): Element | null {
+  const within = element.parentNode;
+  return within instanceof ShadowRoot ? within.host : element.parentElement;
+}
+
 /** The nearest background behind an element that is not transparent. */
 function behind(root: HTMLElement): string | undefined {
-  for (let at = root.parentElement; at; at = at.parentElement) {
+  for (let at = above(root); at; at = above(at)) {
     const colour = getComputedStyle(at).backgroundColor;
     if (colour !== "" && !/^transparent$|^rgba\(.*,\s*0\)$/.test(colour)) return colour;
   }

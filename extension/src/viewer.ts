@@ -1,7 +1,7 @@
 // The viewer: header, tabs and status of one or several traces. mount() is what every host calls.
 import { linkCell } from "./cell";
 import { describeChoice, describeOps } from "./describe";
-import { copyToClipboard, make } from "./dom";
+import { copyToClipboard, make, treeOf } from "./dom";
 import type { ASKED, Bundle } from "./envelope";
 import { makeHeader } from "./header";
 import { makeKeyList } from "./keylist";
@@ -49,7 +49,7 @@ export function mount(
   bundle: Bundle,
   { started = performance.now(), limits = "" }: MountOptions = {},
 ): Viewer {
-  addStyle();
+  addStyle(host);
   const root = make("div", { class: "wb" });
   const whole = new AbortController();
   keepKeys(root, whole.signal);
@@ -114,10 +114,11 @@ export function mount(
   };
 }
 
-/** Put the viewers' style sheet into the page, once. */
-export function addStyle(): void {
-  if (document.getElementById("wb-style")) return;
-  document.head.append(make("style", { id: "wb-style" }, css));
+/** Put the viewers' style sheet into the page that `host` is in, once. */
+export function addStyle(host: HTMLElement): void {
+  const tree = treeOf(host);
+  if (tree.getElementById("wb-style")) return;
+  (tree instanceof ShadowRoot ? tree : tree.head).append(make("style", { id: "wb-style" }, css));
 }
 
 /** What was asked of the traces, and is shown first. */

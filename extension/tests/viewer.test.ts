@@ -152,9 +152,25 @@ test("panes asked for are open first; missing stages are not opened by themselve
 test("what nobody measured is unknown on a GPU and absent on the CPU", () => {
   const gpu = factsOf(addTrace());
   expect(gpu.find(({ label }) => label === "regs")?.value).toBe("unknown");
-  const cpu = addTrace();
+  const cpu = addTrace({ resources: { shared_bytes: 0 } });
   cpu.stages = cpu.stages.slice(0, 2);
   expect(factsOf(cpu)).toEqual([]);
+});
+
+test("a viewer in a part of the page that its host keeps apart has its style and its keys there", () => {
+  const part = host.attachShadow({ mode: "open" });
+  const inner = document.createElement("div");
+  part.append(inner);
+  mount(inner, bundleOf({ traces: [addTrace()] }));
+  expect(part.getElementById("wb-style")).not.toBeNull();
+  const list = (): HTMLElement => part.querySelector<HTMLElement>(".wb-keys")!;
+  const opener = part.querySelector<HTMLElement>('[role=tab][aria-selected="true"]')!;
+  opener.focus();
+  const scroller = part.querySelector<HTMLElement>(".wb-scroller")!;
+  scroller.dispatchEvent(new KeyboardEvent("keydown", { key: "?", bubbles: true }));
+  expect(list().hidden).toBe(false);
+  scroller.dispatchEvent(new KeyboardEvent("keydown", { key: "?", bubbles: true }));
+  expect(part.activeElement).toBe(opener);
 });
 
 test("the header tells resources, times and the verdict", () => {

@@ -54,6 +54,30 @@ def test_a_tile_is_drawn_as_its_layout_says():
     assert len(placing.layouts("product", "9").pictures) > 2
 
 
+def test_what_one_warp_holds_is_drawn_from_its_first_element_on():
+    whole = json.loads(placing.layouts("product", "total", as_json=True))["layouts"][0]
+    first = whole["bases"]["warp"]  # of 64 x 64 by four warps
+    drawn = placing.layouts("product", "total", warp=3)
+    start = [sum(basis[axis] for basis in first) for axis in (0, 1)]
+    rows = [row.split() for row in drawn.splitlines() if row.startswith("  row")]
+    assert rows[0][1] == str(start[0])
+    assert rows[0][2:5] == [str(start[1]), "l0", "r0"]
+    assert "warp 3 of 4, by lane and register: 1024 elements of 4,096" in drawn
+    assert "l31" in "".join(svg(placing.layouts("product", "total", warp=3, by="lane")))
+    held = json.loads(placing.layouts("product", "total", warp=3, as_json=True))["layouts"][0]
+    assert held["warp"] == 3
+    assert held["held"][0] == {"lane": 0, "register": 0, "element": start}
+    assert len(held["held"]) == 1024
+
+
+def test_warps_hold_a_tile_together():
+    elements = []
+    for warp in range(4):
+        data = json.loads(placing.layouts("product", "total", warp=warp, as_json=True))
+        elements += [tuple(one["element"]) for one in data["layouts"][0]["held"]]
+    assert len(set(elements)) == len(elements) == 64 * 64
+
+
 def test_shared_memory_over_time():
     drawn = placing.layouts("product", shared=True)
     assert "B in all" in drawn
@@ -100,6 +124,10 @@ def copy(x, out, n, B: tl.constexpr):
         (lambda: placing.layouts("product", "totl"), "no tile 'totl'.*did you mean total?"),
         (lambda: placing.layouts("product", "a", by="lane"), "%a has banks"),
         (lambda: placing.layouts("product", "total", by="bank"), "%total has no banks"),
+        (lambda: placing.layouts("product", "total", warp=4), "no warp 4, its warps are 0 to 3"),
+        (lambda: placing.layouts("product", "a", warp=0), "%a lies in shared memory, no warp"),
+        (lambda: placing.layouts("product", "total", warp=0, by="bank"), "not by bank"),
+        (lambda: placing.layouts("product", warp=0), "no tile is named"),
         (lambda: placing.access("product", "2"), "accesses no memory in line 2"),
         (lambda: placing.access("product", "nosuch"), "product has no value 'nosuch'"),
     ],

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import keyword
 import os
 import re
+import runpy
 import shutil
 import subprocess
 from functools import cache
@@ -13,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests.runtime.kernels import add, matmul
-from workbench.runtime.c_launcher import Sample, SampleArray, header, launcher
+from workbench.runtime.c_launcher import _TAKEN, Sample, SampleArray, header, launcher
 from workbench.runtime.compiled import CompiledKernel
 from workbench.source import OptionError
 
@@ -188,3 +190,23 @@ def test_only_code_of_gpus_is_launched_from_c() -> None:
     with pytest.raises(OptionError, match="compiled for cpu") as caught:
         launcher(kernel, "")
     assert "add@sm_90a" in str(caught.value)
+
+
+def test_parameters_may_have_names_of_c_and_of_the_file(tmp_path: Path) -> None:
+    """What a kernel calls its arguments is nobody else's: words of C and C++, names in the text."""
+    own = ("a0", "w1", "q2_3", "m0", "map0", "extents1", "strides0", "box3", "ones2", "größe")
+    names = [name for name in (*_TAKEN.split(), *own) if not keyword.iskeyword(name)]
+    (tmp_path / "named.py").write_text(
+        "import workbench\nimport workbench.language as tl\n\n\n@workbench.jit\n"
+        f"def kernel(out_ptr, {', '.join(names)}):\n    tl.store(out_ptr, {' + '.join(names)})\n"
+    )
+    kernel = runpy.run_path(str(tmp_path / "named.py"))["kernel"]
+    found = kernel.warmup(
+        np.zeros(1, np.int32), *range(2, len(names) + 2), grid=(1,), target="sm_90a"
+    )
+    (tmp_path / "kernel.c").write_text(launcher(found, "kernel"))
+    (tmp_path / "kernel.h").write_text(header(found, "kernel"))
+    (tmp_path / "main.cc").write_text('#include "kernel.h"\nint main() { return 0; }\n')
+    build(tmp_path, *WARNINGS, "-c", "kernel.c")
+    if shutil.which("c++"):
+        build(tmp_path, "-x", "c++", "-fsyntax-only", "-Wall", "-Werror", "main.cc")

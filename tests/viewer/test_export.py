@@ -83,7 +83,7 @@ def test_cubin_is_written_byte_for_byte(tmp_path: Path) -> None:
     [
         ("a.exe", "K803", "unknown suffix '.exe'"),
         ("add", "K803", "has no suffix"),
-        ("a.cubin", "K804", "there is no cubin to write"),
+        ("a.cubin", "K804", "no cubin to write: a trace holds texts, no code that runs"),
         ("no/such/folder/a.ptx", "K805", "does not exist"),
     ],
 )
@@ -92,6 +92,11 @@ def test_refusals_say_why(tmp_path: Path, name: str, code: str, message: str) ->
         save(TRACES, tmp_path / name)
     assert caught.value.code == code
     assert message in caught.value.message
+
+
+def test_what_was_not_compiled_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="there is no cubin to write: add was not compiled"):
+        save(TRACES, tmp_path / "a.cubin", made={".py": bytes})
 
 
 def test_a_missing_stage_gives_its_note(tmp_path: Path) -> None:

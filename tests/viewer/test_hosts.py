@@ -9,9 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 from tests.trace.samples import add_lazy, add_trace
+from workbench import run_cell
+from workbench.magics.cells import default_names
 from workbench.trace import unpack
 from workbench.viewer import (
     Answer,
@@ -24,6 +27,17 @@ from workbench.viewer import (
     value_output,
 )
 from workbench.viewer.widget import TraceWidget
+
+ADD = """
+@kernel
+def add(x_ptr, out_ptr, B: tl.constexpr):
+    at = tl.arange(0, B)
+    tl.store(out_ptr + at, tl.load(x_ptr + at) + 1)
+"""
+
+
+def arrays() -> dict[str, Any]:
+    return {**default_names(), "x": np.ones(8, np.float32), "out": np.ones(8, np.float32)}
 
 
 @pytest.fixture(autouse=True)
@@ -224,3 +238,20 @@ def test_no_widget_without_a_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frontend, "script", lambda name: None)
     choose("widget")
     assert WIDGET_VIEW not in cell_output([add_trace()])
+
+
+def test_marimo_asks_values_for_what_shows_them(bundle: bytes) -> None:
+    """Each widget brings the viewer: a process may serve several pages."""
+    result = run_cell(ADD, "add --args x,out --grid 1 --set B=8 --target cpu", arrays())
+    for value in (result, result, result.compiled):
+        shown = value._display_()
+        assert isinstance(shown, TraceWidget)
+        assert shown.bundle == bundle
+
+
+def test_marimo_gets_the_static_form_where_no_viewer_is_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(frontend, "script", lambda name: None)
+    result = run_cell(ADD, "add --args x,out --grid 1 --set B=8 --target cpu", arrays())
+    assert "Tile IR" in result._display_()._repr_html_()

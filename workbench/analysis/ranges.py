@@ -45,6 +45,8 @@ _FEWEST_STAGES, _ROUNDS_BESIDE = 4, 3
 #: Exact integers are numbers that fit 64 bits, so that bounds beyond this are never met.
 _FARTHEST = 1 << 128
 FULL32: Interval = (-(1 << 31), (1 << 31) - 1)
+#: What fits 32 bits with room for a constant that is split off.
+ROOM32: Interval = (FULL32[0] + MARGIN, FULL32[1] - MARGIN)
 FULL64: Interval = (-(1 << 63), (1 << 63) - 1)
 #: The data of steps that have some, by kind.
 _FORMS: dict[str, tuple[type, ...]] = {
@@ -92,7 +94,7 @@ class IndexProgram:
     def fits(self, values: Mapping[str, int], grid: Sequence[int]) -> bool:
         """Say whether all closed exact integers fit 32 bits in this launch."""
         found = self.intervals(values, grid)
-        low, high = FULL32[0] + MARGIN, FULL32[1] - MARGIN
+        low, high = ROOM32
         return all(low <= found[i][0] and found[i][1] <= high for i in self.closed)
 
     def to_data(self) -> dict[str, Any]:
@@ -139,7 +141,7 @@ def index_program(module: Module) -> IndexProgram:
 def value_intervals(module: Module, narrow: bool) -> dict[Value, Interval]:
     """Return the interval of every exact integer as far as it is known at compile time.
 
-    With `narrow` (the launch fact) every closed value is known to fit 32 bits.
+    With `narrow` (the launch fact) every closed value is known to fit 32 bits, the margin kept.
     """
     return known_intervals(module, narrow)[0]
 
@@ -156,7 +158,7 @@ def known_intervals(
     for number, step in enumerate(writer.steps):
         interval = known_interval(step, [found[i] for i in step.inputs])
         if narrow and number in writer.closed:
-            interval = (max(interval[0], FULL32[0]), min(interval[1], FULL32[1]))
+            interval = (max(interval[0], ROOM32[0]), min(interval[1], ROOM32[1]))
         found.append(interval)
     known, past = (
         {value: found[number] for value, number in numbers.items()}

@@ -314,6 +314,12 @@ class KernelResult:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         return self.mimebundle()
 
+    def _display_(self) -> Any:
+        """Return what marimo shows, which has no magics that would publish a viewer."""
+        from workbench.viewer.display import in_marimo
+
+        return in_marimo(self.traces, self.show)
+
     def __repr__(self) -> str:
         from workbench.viewer import plain
 

@@ -86,12 +86,12 @@ class IntervalWriter:
         places: Mapping[str, tuple[int, bool]],
         known: Mapping[str, int],
     ) -> None:
-        from workbench.analysis.ranges import FULL32, MARGIN
+        from workbench.analysis.ranges import ROOM32
 
         self.program = program
         self.places = places
         self.known = known
-        self.limits = FULL32[0] + MARGIN, FULL32[1] - MARGIN
+        self.limits = ROOM32
         self.build = Builder()
 
     def ends(self) -> dict[int, Ends]:

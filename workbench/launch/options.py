@@ -7,11 +7,11 @@ are accepted where ignoring them cannot change a result.
 from __future__ import annotations
 
 import difflib
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 from workbench.source import KernelSource, OptionError, shown
+from workbench.source.warning import warn_user
 
 #: name -> the value that stands for "unset": it is left out of the compile key
 DEFAULTS: dict[str, Any] = {
@@ -83,7 +83,7 @@ def check_options(
 ) -> tuple[tuple[str, Any], ...]:
     """Return the options that differ from their defaults, under their long names, sorted.
 
-    What asks for something that is not done here is a warning, once in a process.
+    What asks for something that is not done here is a warning, once for each line of the user's.
 
     Raises:
         UnknownOptionError: a name that is neither an option nor a parameter (K112).
@@ -107,7 +107,7 @@ def _say_unheard(name: str, value: Any) -> None:
     unset, instead = _UNHEARD[name]
     if instead and value is not None and value != unset and (value or unset):
         text = f"{name}={shown(value, 40)} has no effect: {instead}"
-        warnings.warn(text, UnheardOptionWarning, stacklevel=2)
+        warn_user(text, UnheardOptionWarning)
 
 
 def unknown_option(word: str, source: KernelSource | None) -> UnknownOptionError:

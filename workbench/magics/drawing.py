@@ -44,15 +44,19 @@ class Drawn(Shown):
 Cell = Callable[[int, int], tuple[str, int]]
 
 
-def grid_text(shape: tuple[int, int], cell: Cell, alone: str = "row 0") -> str:
+def grid_text(
+    shape: tuple[int, int], cell: Cell, alone: str = "row 0", start: tuple[int, int] = (0, 0)
+) -> str:
     """Return a grid as text: runs of cells with one word are written once, with their columns.
 
-    Where there is one row its columns are what `alone` says.
+    Where there is one row its columns are what `alone` says. `start`: row and column of the first
+    cell, of a part of a tile.
     """
+    top, left = start
     if shape[0] == 1:
         count = min(shape[1], COLUMNS)
         words = _runs([cell(0, column)[0] for column in range(count)])
-        text = "  ".join(f"{_range(a, b)} {word}" for a, b, word in words)
+        text = "  ".join(f"{_range(a + left, b + left)} {word}" for a, b, word in words)
         more = [f"  (the first {count:,} of {shape[1]:,})"] * (count < shape[1])
         return "\n".join([f"  {alone:<11} {text}", *more])
     rows, columns = min(shape[0], ROWS), min(shape[1], COLUMNS)
@@ -60,11 +64,11 @@ def grid_text(shape: tuple[int, int], cell: Cell, alone: str = "row 0") -> str:
     last, first = "", 0
     for row in range(rows):
         words = _runs([cell(row, column)[0] for column in range(columns)])
-        text = "  ".join(f"{_range(a, b)} {word}" for a, b, word in words)
+        text = "  ".join(f"{_range(a + left, b + left)} {word}" for a, b, word in words)
         if text != last:
-            lines += _lines(first, row, last)
+            lines += _lines(top + first, top + row, last)
             last, first = text, row
-    lines += _lines(first, rows, last)
+    lines += _lines(top + first, top + rows, last)
     if shape != (rows, columns):
         lines.append(f"  (the first {rows} × {columns} of {shape[0]} × {shape[1]})")
     return "\n".join(lines)
@@ -88,8 +92,10 @@ def _runs(words: Sequence[str]) -> list[tuple[int, int, str]]:
     return found
 
 
-def grid_svg(shape: tuple[int, int], cell: Cell, title: str) -> str:
-    """Return a grid as SVG: a box for each run of cells with one word."""
+def grid_svg(
+    shape: tuple[int, int], cell: Cell, title: str, start: tuple[int, int] = (0, 0)
+) -> str:
+    """Return a grid as SVG: a box for each run of cells with one word; `start` as of a text."""
     rows, columns = min(shape[0], ROWS), min(shape[1], COLUMNS)
     boxes: list[tuple[int, int, int, str, int]] = []
     for row in range(rows):
@@ -120,10 +126,12 @@ def grid_svg(shape: tuple[int, int], cell: Cell, title: str) -> str:
         if len(word) * 6 <= (last - first + 1) * wide:
             parts.append(f'<text x="{left + first * wide + 3}" y="{top + row * high + 12}">'
                          f"{escape(word)}</text>")  # fmt: skip
-    parts += [f'<text x="2" y="{top + row * high + 12}">{row}</text>' for row in range(rows)]
+    parts += [
+        f'<text x="2" y="{top + row * high + 12}">{row + start[0]}</text>' for row in range(rows)
+    ]
     step = max(1, columns // 8)
     parts += [
-        f'<text x="{left + column * wide + 2}" y="12">{column}</text>'
+        f'<text x="{left + column * wide + 2}" y="12">{column + start[1]}</text>'
         for column in range(0, columns, step)
     ]
     return "".join([*parts, "</g></svg>"])

@@ -68,14 +68,15 @@ class LookingMagics(KernelMagics):
         %layouts KERNEL            all layouts, and which values have them
         %layouts KERNEL VALUE      a value of the GPU IR, drawn (a.1)
         %layouts KERNEL LINE       the tiles that came from a source line
+        %layouts KERNEL VALUE --warp 0    what one warp holds of it, by lane and register
         %layouts KERNEL --shared   the intervals of shared memory
         %layouts KERNEL --sig "*fp16:16 …" --set BLOCK=128    compiled for this
         """
         request = self._request("layouts", line)
         kernel, which = (*request.names, None, None)[:2]
         return placing.layouts(
-            stated(kernel, request, self._names), which, by=request.by, shared=request.shared,
-            as_json=request.json, namespace=self._names,
+            stated(kernel, request, self._names), which, by=request.by, warp=request.warp,
+            shared=request.shared, as_json=request.json, namespace=self._names,
         )  # fmt: skip
 
     @no_var_expand

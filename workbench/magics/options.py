@@ -87,6 +87,7 @@ class Request:
     grep: str | None = None
     llvm_passes: bool = False
     by: str | None = None
+    warp: int | None = None
     shared: bool = False
     control: bool = False
     clear: bool = False
@@ -337,6 +338,10 @@ OPTIONS: tuple[Option, ...] = (
         "--by", "by", "draw a tile by warp, lane, register, or a buffer by bank",
         one_of("--by", "place", ("warp", "lane", "register", "bank"), "K151"), "PLACE",
         "warp and lane; bank", "--by register", commands=frozenset({"layouts"}),
+    ),
+    Option(
+        "--warp", "warp", "draw what one warp holds, by lane and register",
+        whole_number, "N", "all warps", "--warp 3", commands=frozenset({"layouts"}),
     ),
     Option(
         "--shared", "shared", "who has which bytes of shared memory, from when to when",

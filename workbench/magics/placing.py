@@ -77,6 +77,7 @@ def layouts(
     which: str | None = None,
     *,
     by: str | None = None,
+    warp: int | None = None,
     shared: bool = False,
     as_json: bool = False,
     namespace: Mapping[str, Any] | None = None,
@@ -87,6 +88,7 @@ def layouts(
         kernel: a name, K@SPEC, a result or a kernel object; the latest result if None.
         which: a value of the GPU IR ("a.1", "%9") or a source line ("18"); None lists all.
         by: draw by warp, lane, register or bank; None: by warp and lane, a buffer by bank.
+        warp: draw the elements that this warp holds alone, by lane and register.
         shared: the intervals of shared memory instead.
         as_json: plain data as text.
         namespace: where names are looked up first.
@@ -98,13 +100,20 @@ def layouts(
     if shared:
         return _intervals(compiled, module, as_json=as_json)
     every = list(named_values(module))
+    if which is None and warp is not None:
+        raise OptionError(
+            "--warp draws what a warp holds of a tile, and no tile is named", code="K151",
+            hint=f"%layouts {compiled.name} VALUE --warp {warp}",
+        )  # fmt: skip
     if which is None:
         return _json(compiled, every) if as_json else Shown(_listing(compiled, every))
     chosen = _choose(every, which, compiled.name)
+    if warp is not None:
+        chosen = _of_warp(chosen, warp, by)
     if as_json:
-        return _json(compiled, chosen)
+        return _json(compiled, chosen, warp)
     shown = chosen[:_MOST]
-    texts, pictures = zip(*(_drawn(one, by) for one in shown), strict=True)
+    texts, pictures = zip(*(_drawn(one, by, warp) for one in shown), strict=True)
     more = [f"{len(chosen) - _MOST} more: %layouts {compiled.name} VALUE"]
     return Drawn("\n\n".join([*texts, *more[: len(chosen) > _MOST]]), pictures)
 
@@ -164,7 +173,72 @@ def _vector(vector: tuple[int, ...]) -> str:
     return str(vector) if len(vector) > 1 else "".join(map(str, vector))
 
 
-def _drawn(one: Named, by: str | None) -> tuple[str, str]:
+def _of_warp(chosen: list[Named], warp: int, by: str | None) -> list[Named]:
+    """Return those tiles of which a warp may hold something."""
+    if by in ("warp", "bank"):
+        raise OptionError(
+            f"--warp {warp} draws by lane or register, not by {by}", code="K151",
+            hint="leave --by out",
+        )  # fmt: skip
+    found = [one for one in chosen if not isinstance(one.value.type, Shared)]
+    if not found:
+        raise OptionError(
+            f"%{chosen[0].name} lies in shared memory, no warp holds it", code="K151",
+            hint="leave --warp out: it is drawn by bank",
+        )  # fmt: skip
+    count = max(_layout(one.value).size("warp") for one in found)
+    if not 0 <= warp < count:
+        raise OptionError(
+            f"%{found[0].name} has no warp {warp}, its warps are 0 to {count - 1}", code="K151",
+            hint=f"--warp {count - 1}",
+        )  # fmt: skip
+    return found
+
+
+def _elements_of(layout: LinearLayout, warp: int) -> dict[int, dict[str, int]]:
+    """Return by element the first place at which a warp holds it, in the order of places."""
+    start = layout.table("warp")[warp % layout.size("warp")]
+    found: dict[int, dict[str, int]] = {}
+    for lane, from_lane in enumerate(layout.table("lane")):
+        for register, from_register in enumerate(layout.table("register")):
+            place = {"lane": lane, "register": register}
+            found.setdefault(start ^ from_lane ^ from_register, place)
+    return found
+
+
+def _of_one_warp(one: Named, by: str | None, warp: int) -> tuple[str, str]:
+    """Return what a warp holds of a tile as text and picture, from its first row and column on."""
+    layout = _layout(one.value)
+    held = _elements_of(layout, warp)
+    rows, columns = _two(layout.shape)
+    inside = [
+        (row, column)
+        for row in range(rows)
+        for column in range(columns)
+        if _flat(layout, row, column) in held
+    ]
+    top, left = (min(place[axis] for place in inside) for axis in (0, 1))
+    bottom, right = (max(place[axis] for place in inside) for axis in (0, 1))
+    names = (by,) if by else ("lane", "register")
+
+    def cell(row: int, column: int) -> tuple[str, int]:
+        place = held.get(_flat(layout, row + top, column + left))
+        if place is None:
+            return "·", 7
+        return " ".join(f"{name[0]}{place[name]}" for name in names), place[names[0]] % 7
+
+    line = f", line {one.op.span.line}" if one.op.span is not None else ""
+    head = f"%{one.name}: {one.op.name}{line}, {_type(one.value)}"
+    drawn = f"warp {warp} of {layout.size('warp')}, by {' and '.join(names)}"
+    held_by = f"{_count(len(inside), 'element')} of {rows * columns:,}; ·: another warp's"
+    shape, start = (bottom - top + 1, right - left + 1), (top, left)
+    text = [head, f"{drawn}: {held_by}", grid_text(shape, cell, "element", start)]
+    return "\n".join(text), grid_svg(shape, cell, f"{head}, {drawn}", start)
+
+
+def _drawn(one: Named, by: str | None, warp: int | None = None) -> tuple[str, str]:
+    if warp is not None:
+        return _of_one_warp(one, by, warp)
     layout = _layout(one.value)
     itemsize = element_of(one.value.type).itemsize
     is_buffer = isinstance(one.value.type, Shared)
@@ -243,8 +317,8 @@ def _copies(layout: LinearLayout) -> int:
     return max(1, places // prod(layout.padded))
 
 
-def _json(compiled: CompiledKernel, chosen: list[Named]) -> Shown:
-    found = []
+def _json(compiled: CompiledKernel, chosen: list[Named], warp: int | None = None) -> Shown:
+    found: list[dict[str, Any]] = []
     for one in chosen:
         layout = _layout(one.value)
         found.append({
@@ -255,6 +329,12 @@ def _json(compiled: CompiledKernel, chosen: list[Named]) -> Shown:
             "kind": "shared" if isinstance(one.value.type, Shared) else "register",
             "bases": {n: [list(v) for v in vectors] for n, vectors in layout.bases.items()},
         })  # fmt: skip
+        if warp is not None:
+            found[-1]["warp"] = warp
+            found[-1]["held"] = [
+                {**place, "element": list(layout.unflatten(flat))}
+                for flat, place in _elements_of(layout, warp).items()
+            ]
     return plain(kernel=compiled.name, target=compiled.target, layouts=found)
 
 

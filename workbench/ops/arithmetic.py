@@ -103,6 +103,8 @@ class Elementwise(Op, effects=NONE, pointwise=True):
     inputs: tuple[Value, ...]
     #: The exact result of integer + - * is known to fit the type (set by narrow-index).
     no_wrap: bool = attribute(default=False)
+    #: It fits, but less a constant that is kept apart from it may not: it is computed as a whole.
+    near_end: bool = attribute(default=False)
 
     @property
     def name(self) -> str:

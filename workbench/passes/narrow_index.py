@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from workbench.analysis.ranges import FULL32, FULL64, known_intervals
+from workbench.analysis.ranges import FULL32, FULL64, ROOM32, known_intervals
 from workbench.ir import (
     I32,
     I64,
@@ -198,9 +198,11 @@ class _Narrower(Rebuilder):
             wide = op.changed(inputs=tuple(self.sized(v, I64) for v in op.inputs))
             self.builder.insert(wide)
             return self.builder.add(Cast(wide.result, I32, no_wrap=True))
+        exact = op.function in (*_RING, "shl") and self._is_exact(op, width)
         return op.changed(
             inputs=tuple(self.sized(v, width) for v in op.inputs),
-            no_wrap=op.function in (*_RING, "shl") and self._is_exact(op, width),
+            no_wrap=exact,
+            near_end=exact and width == I32 and not self._has_room(op.result),
         )
 
     def _is_exact(self, op: Elementwise, width: Scalar) -> bool:
@@ -219,6 +221,11 @@ class _Narrower(Rebuilder):
     def _fits(self, value: Value) -> bool:
         low, high = self.intervals.get(value, FULL64)
         return FULL32[0] <= low and high <= FULL32[1]
+
+    def _has_room(self, value: Value) -> bool:
+        """Say whether 32 bits also hold a value less a constant that is kept apart from it."""
+        low, high = self.intervals.get(value, FULL64)
+        return ROOM32[0] <= low and high <= ROOM32[1]
 
     def _now(self, value: Value) -> Any:
         return element_of(self.values.get(value, value).type)

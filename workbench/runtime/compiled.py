@@ -486,6 +486,10 @@ class CompiledKernel:
         write = importlib.import_module("workbench.viewer").save
         return write([self.trace], path, force=force, made=exports.made_of([self]))
 
+    def _display_(self) -> Any:
+        """Return what marimo shows: the viewer, met by name as in `save`."""
+        return importlib.import_module("workbench.viewer.display").in_marimo([self.trace])
+
     def __getitem__(self, grid: Any) -> Any:
         """Return a callable that launches this very compilation with run-time arguments."""
         return BoundLaunch(self, grid)

@@ -10,7 +10,6 @@ tools of Triton's own (`build amd proton redis`) are accepted and steer nothing 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypedDict
@@ -41,6 +40,7 @@ from workbench.runtime.knob_settings import (
     setenv,
     toenv,
 )
+from workbench.source.warning import warn_user
 
 #: Whether settings made from Python are also written to the environment, for child processes.
 propagate_env = True
@@ -252,7 +252,7 @@ def refresh_knobs() -> None:
 
 
 def _warn_once(text: str) -> None:
-    warnings.warn(text, stacklevel=2)
+    warn_user(text)
 
 
 __getattr__ = versioned("triton.knobs", {

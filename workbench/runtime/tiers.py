@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ from workbench.runtime.folders import (
     us,
 )
 from workbench.runtime.signing import SECRET_BYTES, read_secret, secret_file
+from workbench.source.warning import warn_user
 
 FORMAT = 3
 #: Where the files of this format lie in a cache's folder.
@@ -71,7 +71,7 @@ def warn(text: str) -> None:
     """Say something about the cache, once in a process."""
     if text not in _warned:
         _warned.add(text)
-        warnings.warn(f"kernel cache: {text}", CacheWarning, stacklevel=5)
+        warn_user(f"kernel cache: {text}", CacheWarning)
 
 
 def tiers(place: Path) -> Iterator[Tier]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from workbench.trace import LazyTrace, Trace
@@ -37,6 +38,29 @@ def value_output(
     """
     bundle, metadata = _output(traces, namespace, "auto", (), answer)
     return (bundle, metadata) if metadata else bundle
+
+
+def in_marimo(traces: Sequence[Trace | LazyTrace], show: Sequence[str] = ()) -> Any:
+    """Return what marimo shows for an object that says so by `_display_`: a widget, or a text.
+
+    One process may serve several pages there, so each widget brings the viewer.
+    """
+    bundle = mimebundle(traces, embed="auto", show=show)
+    if not frontend.built():
+        return Static(bundle["text/html"])
+    from workbench.viewer.widget import TraceWidget  # brings anywidget and ipywidgets
+
+    return TraceWidget(traces, show, apart=True, limits=limits(), html=bundle["text/html"])
+
+
+@dataclass(frozen=True, slots=True)
+class Static:
+    """A static form that marimo shows."""
+
+    html: str
+
+    def _repr_html_(self) -> str:
+        return self.html
 
 
 def _output(

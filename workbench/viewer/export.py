@@ -151,10 +151,7 @@ def _writer(
             return lambda: text.encode()
         case _ if suffix in OF_KERNELS:
             if suffix not in made:
-                said = "a trace holds no code" if not made else "it was not compiled"
-                raise _error(
-                    "K804", f"there is no {suffix[1:]} to write: {said}", "save a kernel's"
-                )
+                raise _no_code(suffix[1:], traces[0].kernel.name, is_trace=not made)
             content = made[suffix]()
             return lambda: content
         case ".png" | ".svg":
@@ -166,6 +163,12 @@ def _writer(
             known = " ".join(SUFFIXES)
             said = f"unknown suffix {suffix!r}" if suffix else f"{path} has no suffix"
             raise _error("K803", said, f"it says what is written: {known}")
+
+
+def _no_code(kind: str, name: str, *, is_trace: bool) -> OptionError:
+    why = "a trace holds texts, no code that runs" if is_trace else f"{name} was not compiled"
+    hint = f"where {name} is compiled, save the {kind} of its result"
+    return _error("K804", f"there is no {kind} to write: {why}", hint)
 
 
 def _page(traces: Sequence[Trace], show: Sequence[str], answer: Answer | None) -> bytes:

@@ -1,6 +1,6 @@
 // A slider over steps of which each has a sentence: the browser's own range input, so that arrows, Home,
 // End and the page keys work as everywhere, with buttons beside it.
-import { button, make, uniqueId } from "../dom";
+import { button, make, treeOf, uniqueId } from "../dom";
 
 export interface Slider {
   readonly element: HTMLElement;
@@ -45,7 +45,7 @@ export function makeSlider(
     input.setAttribute("aria-valuetext", said);
     place.textContent = count > 0 ? `${at + 1} of ${count.toLocaleString("en-US")}` : "0 of 0";
     // The slider says its value by itself; moved by anything else, the sentence has to.
-    words.setAttribute("aria-live", document.activeElement === input ? "off" : "polite");
+    words.setAttribute("aria-live", treeOf(input).activeElement === input ? "off" : "polite");
     words.textContent = said;
     back.disabled = at === 0;
     on.disabled = at >= count - 1;

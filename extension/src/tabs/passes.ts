@@ -1,7 +1,7 @@
 // The Passes tab: every pass with its time and what it changed, and its text before and after.
 
 import { diffTexts, type Edit } from "../diff";
-import { button, make } from "../dom";
+import { button, make, treeOf } from "../dom";
 import { foldUnchanged, type Line, pairRows, SIGNS } from "../folding";
 import { pinClasses } from "../links";
 import { mountRows } from "../panes/rows";
@@ -125,7 +125,7 @@ export function mountPasses(panel: HTMLElement, services: TabServices): Tab {
       row.setAttribute("aria-selected", String(row.id === rowId(i)));
     }
     list.setAttribute("aria-activedescendant", rowId(i));
-    const row = document.getElementById(rowId(i));
+    const row = treeOf(list).getElementById(rowId(i));
     if (
       row &&
       (row.offsetTop < list.scrollTop ||
@@ -205,7 +205,7 @@ export function mountPasses(panel: HTMLElement, services: TabServices): Tab {
     },
     key(event) {
       if (event.key === "F6") {
-        (document.activeElement === list
+        (treeOf(list).activeElement === list
           ? diff.querySelector<HTMLElement>(".wb-scroller")
           : list
         )?.focus();

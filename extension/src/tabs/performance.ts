@@ -89,8 +89,9 @@ function benchTable(plot: Plot): HTMLElement {
     }
     return cells;
   });
-  const name = ours?.name ?? "ours";
-  const note = `Medians. A ratio above 1 means that ${name} is faster; ± marks unsteady times, ✗ wrong results.${timedNote(plot)}`;
+  const compares = ours !== undefined && plot.series.length > 1;
+  const ratios = compares ? ` A ratio above 1 means that ${ours.name} is faster.` : "";
+  const note = `Medians; ± marks unsteady times, ✗ wrong results.${ratios}${timedNote(plot)}`;
   return scrollable("Measured times", table(note, head, rows));
 }
 

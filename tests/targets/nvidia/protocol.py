@@ -13,7 +13,8 @@ end, arrivals at blocks that have ended. What it does not know: which warps of a
 and memory beside the rings.
 
 Blocks of a cluster are recorded each by itself, too, and explored together: slots lie in as many
-parts as there are blocks, and an arrival or a copy may reach another's barriers and slots.
+parts as there are blocks, and an arrival or a copy may reach another's barriers and slots. What
+they copy together has to be one box for all of them.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from workbench.targets.nvidia.ops import (
 from workbench.targets.simt.ops import SharedLoad
 
 LIMIT = 300_000
+MIXED = "blocks copy parts of different boxes into one slot"
 #: A ring of barriers or of buffers (a number), and one of its places.
 Place = tuple[int, int]
 
@@ -144,12 +146,12 @@ class _Recorder(ProgramFrame):
             return ("arrive", where, op.warps or 1, peers)
         assert op.slot is not None
         self.full[op.buffer] = op.barriers
-        parts = (
-            [(peer, mine) for peer in every]
-            if self.get(op.together, default=False)
-            else [(mine, part) for part in every]
-        )
-        return ("copy", where, self.place(op.buffer, op.slot), op.bytes // op.blocks, parts)
+        together = bool(self.get(op.together, default=False))
+        parts = [(peer, mine) if together else (mine, peer) for peer in every]
+        assert op.map.op is not None
+        box = (op.map.op.id, *(tuple(np.ravel(self[v]).tolist()) for v in op.coordinates))
+        slot = self.place(op.buffer, op.slot)
+        return ("copy", where, slot, op.bytes // op.blocks, parts, box if together else None)
 
     def fill(self, buffer: Value) -> int | None:
         """Return which fill of a buffer with one slot a product reads; None of a ring."""
@@ -202,6 +204,8 @@ class _Explorer:
         self.barriers: dict[tuple[int, Place], int] = {}
         self.home: list[int] = []
         self.slots: dict[tuple[int, Place, int], int] = {}
+        #: Of each fill that blocks copy together: the boxes of which they copy parts.
+        self.together: dict[tuple[Place, int], set[tuple[Any, ...]]] = {}
         (first, *_) = protocols
         self.parts, self.groups = first.blocks, first.groups
         self.arrivals_of = first.arrivals
@@ -232,8 +236,10 @@ class _Explorer:
             elif kind == "products":
                 found.append((kind, rest[0]))
             elif kind == "copy":
-                where, slot, size, parts = rest
+                where, slot, size, parts, box = rest
                 number = fill(slot[0], fills_it=True)
+                if box is not None:
+                    self.together.setdefault((slot, number), set()).add(box)
                 found.append((kind, [
                     (self._slot(at, slot, part), number, self._barrier(at, where), size)
                     for at, part in parts
@@ -261,7 +267,13 @@ class _Explorer:
     def _slot(self, block: int, place: Place, part: int) -> int:
         return self.slots.setdefault((block, place, part), len(self.slots))
 
+    def is_mixed(self) -> bool:
+        """Say whether blocks copy parts of different boxes into one slot."""
+        return any(len(boxes) > 1 for boxes in self.together.values())
+
     def explore(self) -> tuple[str, int]:
+        if self.is_mixed():
+            return MIXED, 0
         start = self.start()
         seen, queue = {start}, deque([start])
         while queue:
@@ -421,4 +433,6 @@ def explore(*protocols: Protocol) -> tuple[str, int]:
 def walks(count: int, *protocols: Protocol) -> set[str]:
     """Return what comes of so many interleavings, where all would be too many."""
     explorer = _Explorer(*protocols)
+    if explorer.is_mixed():
+        return {MIXED}
     return {explorer.walk(seed) for seed in range(count)}

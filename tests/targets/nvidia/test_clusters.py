@@ -31,6 +31,7 @@ from workbench.targets.nvidia.ops import (
     ClusterBarrier,
     Expect,
     HasPeers,
+    TensorCopy,
     WarpgroupDot,
 )
 from workbench.targets.nvidia.pipeline import build
@@ -89,7 +90,7 @@ def test_the_protocol_of_a_cluster_holds(programs: int, rounds: int):
     """However far blocks and copies get apart; the last program may be alone."""
     protocols = pair(clustered(2), programs, rounds)
     copies = [step for step in protocols[0].producer if step[0] == "copy"]
-    assert len({tuple(parts) for *_, parts in copies}) == 2  # A is each block's own, B is both's
+    assert len({tuple(parts) for *_, parts, _ in copies}) == 2  # A is each block's own, B is both's
     assert walks(40, *protocols) == {"ok"}
 
 
@@ -120,7 +121,19 @@ def ending_early(module: Module) -> Module:
     return planted(module, plant)
 
 
+def together_with_the_other(module: Module) -> Module:
+    """Have copies ask whether blocks share the other operand's box."""
+    asked = {op.map: op.together for op in module.walk() if isinstance(op, TensorCopy)}
+    (one, two) = asked
+    other = {one: asked[two], two: asked[one]}
+    return planted(
+        module,
+        lambda _, op: op.changed(together=other[op.map]) if isinstance(op, TensorCopy) else None,
+    )
+
+
 FAULTS = {
+    "each block copies a part of what is its own": together_with_the_other,
     "slots are given back to their own block": alone(Arrive),
     "slots are given back by one block": other_count,
     "a block ends with its last copy": ending_early,

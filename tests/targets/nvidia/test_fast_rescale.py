@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from typing import Any
@@ -60,6 +61,50 @@ def test_lanes_meet_behind_a_vote():
         n for n in range(branch, len(rows)) if re.match(r"@?!?P?\d? ?(BRA|MUFU)", rows[n + 1])
     )
     assert sum("SHFL" in row for row in rows[branch:end]) == 4
+
+
+def scaled(x_ptr, out_ptr, n, scale, FORM: tl.constexpr, R: tl.constexpr, C: tl.constexpr):
+    """Multiplies what is carried before it is an exponent."""
+    r, c = tl.arange(0, R), tl.arange(0, C)
+    top, total = tl.full([R], -1000.0, tl.float32), tl.zeros([R], tl.float32)
+    for j in range(n):
+        s = tl.load(x_ptr + r[:, None] * C + c[None, :] + j * R * C)
+        new = tl.maximum(top, tl.max(s, 1))
+        if FORM == "argument":
+            p = tl.exp2(s * scale - (new * scale)[:, None])
+            total = total * tl.exp2((top - new) * scale)
+        elif FORM == "constant":
+            p = tl.exp2((s - new[:, None]) * 4.0)
+            total = total * tl.exp2((top - new) * 4.0)
+        elif FORM == "natural":
+            p = tl.exp(s - new[:, None])
+            total = total * tl.exp(top - new)
+        else:  # by row
+            by = tl.load(out_ptr + R + r)
+            p = tl.exp2(s * by[:, None] - (new * by)[:, None])
+            total = total * tl.exp2((top - new) * by)
+        total += tl.sum(p, 1)
+        top = new
+    tl.store(out_ptr + r, total)
+
+
+@pytest.mark.parametrize(
+    ("form", "slack", "asks"),
+    [("argument", 8.0, True), ("constant", 2.0, False), ("natural", 8 / math.log2(math.e), False),
+     ("by row", None, False)],
+)  # fmt: skip
+def test_extremes_lie_behind_by_powers_of_2_of_what_is_made_of_them(
+    form: str, slack: float | None, asks: bool
+):
+    sizes = {"FORM": form, "R": 64, "C": 64}
+    module = tile_ir(scaled, "*fp32:16 *fp32:16 i32 fp32", sizes, num_warps=4)
+    module = replace(module, attributes={**module.attributes, "fast_rescale": True})
+    found = kept(in_gpu_ir(module))
+    assert [op.slack for op in found] == ([] if slack is None else [pytest.approx(slack)])
+    assert any(op.unit is not None for op in found) is asks
+    if asks:
+        text = compiled(module)[0].texts["llvm"]().text
+        assert re.search(r" = fmul .*\n.* = call float @llvm.fabs.*\n.* = fcmp ugt float", text)
 
 
 def whole(x_ptr, out_ptr, n, R: tl.constexpr, C: tl.constexpr):

@@ -379,6 +379,58 @@ kernel @apart(%x: ptr<i32> {noalias = True}, %y: ptr<i32> {noalias = True}) {num
         assert [op.name for op in after.walk()].count("gpu.barrier") == count
 
 
+#: What is loaded through one argument and only stored through the other.
+OVERLAPPING = {
+    "a store before a load": """
+        def kernel(x_ptr, y_ptr, n):
+            i = tl.arange(0, 512)
+            tl.store(y_ptr + i, i)
+            tl.store(y_ptr + 512 + i, tl.load(x_ptr + 511 - i))
+        """,
+    "the next round reads what the last wrote": """
+        def kernel(x_ptr, y_ptr, n):
+            i = tl.arange(0, 512)
+            for k in range(n):
+                tl.store(y_ptr + k * 256 + i, tl.load(x_ptr + k * 256 + i) + 1)
+        """,
+    "an inner loop reads what the outer wrote": """
+        def kernel(x_ptr, y_ptr, n):
+            i = tl.arange(0, 512)
+            for k in range(n):
+                total = i * 0
+                for j in range(0, n, 2):
+                    total += tl.load(x_ptr + 512 * j + i)
+                tl.store(y_ptr + k * 512 + i, total)
+        """,
+    "where it lies is loaded": """
+        def kernel(x_ptr, y_ptr, n):
+            i = tl.arange(0, 512)
+            for k in range(n):
+                first = tl.load(x_ptr + k) % 8
+                tl.store(y_ptr + first + i, tl.load(x_ptr + 256 + i) + 1)
+        """,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shift", [-256, 0, 8, 256, 4096])
+@pytest.mark.parametrize("name", OVERLAPPING)
+def test_arguments_that_overlap_are_in_order(name: str, shift: int):
+    """What a launch only reads through an argument may be stored through another all the same."""
+    before = final(OVERLAPPING[name], "*i32:16 *i32:16 i32", num_warps=4)
+    offsets, _, total = allocate(before, SM_80)
+    after = insert_barriers(before, Remarks(), offsets, SM_80)
+    memory = np.arange(16384, dtype=np.int32)
+    arguments = [memory[4096:], memory[4096 + shift :], 4]
+    simulate(after, offsets, total, (1,), arguments)
+    barriers = [op for op in after.walk() if op.name == "gpu.barrier"]
+    asked = [barrier for barrier in barriers if barrier.operands]
+    assert bool(asked) == ("round" in name or "loop" in name)
+    without = rebuild(after, lambda op, builder: DROP if op.name == "gpu.barrier" else None)
+    if abs(shift) == 256:
+        with pytest.raises(RaceError):
+            simulate(without, offsets, total, (1,), arguments)
+
+
 # -- programs ------------------------------------------------------------------------------
 def instructions(kernel: Any) -> str:
     """Return the kernel's PTX without what orders nothing, one word an instruction."""

@@ -22,7 +22,7 @@ def kept_layouts(op: Kept, on: Setting) -> Layouts:
     rows = Along(left_in, None)
     return Layouts(
         own=shape_of(op.source.type),
-        operands=(rows, SAME, *[rows] * len(op.others)),
+        operands=(rows, SAME, *[rows] * len(op.others), *[SAME] * (op.unit is not None)),
         results=(left_in,),
     )
 
@@ -44,7 +44,7 @@ def lower_kept(low: Lowering, op: Kept) -> None:
 
     differ = "false"
     for before, after in zip(carried, become(own), strict=True):
-        one = _differs(low, type, before, after, op.slack)
+        one = _differs(low, type, before, after, op)
         differ = one if differ == "false" else emit.bitwise("or", "i1", differ, one)
     name = "llvm.nvvm.vote.any.sync"
     emit.declare(name, f"declare i1 @{name}(i32, i1) convergent nounwind")
@@ -64,11 +64,13 @@ def lower_kept(low: Lowering, op: Kept) -> None:
     low.set_registers(op.result, list(made))
 
 
-def _differs(low: Lowering, type: str, before: str, after: str, slack: float) -> str:
+def _differs(low: Lowering, type: str, before: str, after: str, op: Kept) -> str:
     """Return the i1 that says whether a carried number becomes another one, or none."""
-    if not slack:
+    if not op.slack:
         return low.emit.pure(f"fcmp une {type} {before}, {after}")
     far = low.emit.pure(f"fsub {type} {after}, {before}")
+    if op.unit is not None:
+        far = low.emit.pure(f"fmul {type} {far}, {low.scalar(op.unit)}")
     suffix = {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16"}[type]
     size = low.emit.call(type, f"llvm.fabs.{suffix}", f"{type} {far}", type)
-    return low.emit.pure(f"fcmp ugt {type} {size}, {float_literal(slack, type)}")
+    return low.emit.pure(f"fcmp ugt {type} {size}, {float_literal(op.slack, type)}")

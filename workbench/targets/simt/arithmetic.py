@@ -160,27 +160,35 @@ def _define(low: Lowering, op: Elementwise | Select, register: Callable[[int], s
 def _linear(low: Lowering, op: Elementwise, element: Scalar, r: int) -> tuple[str, int] | str:
     """Add, subtract or multiply pairs: the constants stay apart as long as nothing may wrap."""
     emit, type = low.emit, llvm_type(element)
+    if op.near_end and op.function in ("add", "sub", "mul"):
+        write = {"add": emit.add, "sub": emit.sub, "mul": emit.mul}[op.function]
+        return write(type, *_inputs(low, op, r), "nsw ")
     if not op.no_wrap or op.function in ("neg", "shl"):
         return integer_function(emit, low.chip, op.function, element, _inputs(low, op, r))
     (a, x), (b, y) = (low.pair(v, r) for v in op.inputs)
+    constant = x * y if op.function == "mul" else x - y if op.function == "sub" else x + y
+    # What is left without a constant fits if that is small: others that do not wrap stay so far
+    # from the ends of 32 bits (`near_end`). Else it may wrap, and the constant undoes that.
+    flags = "nsw " if element.bits == 64 or split_limit(constant) else ""
     if op.function == "add":
-        root, constant = emit.add(type, a, b, "nsw "), x + y
+        root = emit.add(type, a, b, flags)
     elif op.function == "sub":
-        root, constant = emit.sub(type, a, b, "nsw "), x - y
+        root = emit.sub(type, a, b, flags)
     elif b == "0":
-        root, constant = emit.mul(type, a, str(y), "nsw "), x * y
+        root = emit.mul(type, a, str(y), flags)
     elif a == "0":
-        root, constant = emit.mul(type, b, str(x), "nsw "), x * y
+        root = emit.mul(type, b, str(x), flags)
     else:
-        # (a + x)(b + y): products with the constants are shared between registers.
-        root = emit.mul(type, a, b, "nsw ")
-        root = emit.add(type, root, emit.mul(type, a, str(y), "nsw "), "nsw ")
-        root = emit.add(type, root, emit.mul(type, b, str(x), "nsw "), "nsw ")
-        constant = x * y
+        # (a + x)(b + y): products with the constants are shared between registers. Of 32 bits the
+        # parts may wrap where the whole does not: a may be as large as x is below 0.
+        flags = flags if x == y == 0 or element.bits == 64 else ""
+        root = emit.mul(type, a, b, flags)
+        root = emit.add(type, root, emit.mul(type, a, str(y), flags), flags)
+        root = emit.add(type, root, emit.mul(type, b, str(x), flags), flags)
     if is_integer(root):
         return "0", int(root) + constant
     if not split_limit(constant):
-        return emit.add(type, root, str(constant), "nsw ")
+        return emit.add(type, root, str(constant), flags)
     return root, constant
 
 

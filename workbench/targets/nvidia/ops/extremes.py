@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from workbench.ir import NONE, Array, Block, Frame, Op, Type, Value, attribute, shape_of
+from workbench.ir import NONE, Array, Block, Frame, Op, Type, Value, attribute, element_of, shape_of
 from workbench.source import ShapeError
 
 
@@ -13,9 +13,9 @@ class Kept(Op, mnemonic="gpu.kept", effects=NONE):
 
     `combine` gives one of the elements that it combines, the extreme of a row along `axis`; `after`
     makes of it, and of the row's elements of `others`, what `carried` becomes. A thread first asks
-    that of the elements that it has itself: where that lies within `slack` of `carried` in all
-    threads of a warp, `carried` stays, and no number goes from lane to lane. So it may: what comes
-    of the extremes would be as right.
+    that of the elements that it has itself: where that lies within `slack` of `carried`, counted in
+    units of 1 / `unit`, in all threads of a warp, `carried` stays, and no number goes from lane to
+    lane. So it may: what comes of the extremes would be as right.
 
     %1 = gpu.kept %0, %x, [%0] {axis = 1} {
     ^(%a: f32, %b: f32):
@@ -31,6 +31,7 @@ class Kept(Op, mnemonic="gpu.kept", effects=NONE):
     carried: Value
     source: Value
     others: tuple[Value, ...] = ()
+    unit: Value | None = None
     axis: int = attribute()
     slack: float = attribute(default=0.0)
     combine: Block = attribute()
@@ -45,6 +46,9 @@ class Kept(Op, mnemonic="gpu.kept", effects=NONE):
         return self.carried.type
 
     def verify(self) -> None:
+        if self.unit is not None and self.unit.type != element_of(self.carried.type):
+            text = f"{self.name} of {self.carried.type} in units of a {self.unit.type}"
+            raise ShapeError(text, self.span)
         shape = list(shape_of(self.source.type))
         if not 0 <= self.axis < len(shape):
             raise ShapeError(f"{self.name} along axis {self.axis} of {shape}", self.span)

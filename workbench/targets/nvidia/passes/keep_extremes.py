@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from workbench.analysis.exponents import Unit, unit_of
 from workbench.ir import Block, Module, Op, Scalar, Value, copy_op, element_of, layout_of
 from workbench.ir.rebuild import Rebuilder
 from workbench.layouts import reduce_plan
@@ -23,7 +24,7 @@ from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.ops import Kept
 from workbench.targets.simt.passes.rounds import read_by
 
-#: What `fast_rescale` lets an extreme lie behind: powers of 2 (or e) that halves can still hold.
+#: What `fast_rescale` lets an extreme lie behind: powers of 2 that halves can still hold.
 _SLACK = 8.0
 
 
@@ -34,6 +35,7 @@ class _Found:
     carried: Value
     extreme: Op
     chain: tuple[Op, ...]
+    unit: Unit
 
 
 def keep_extremes(module: Module, remarks: Remarks) -> Module:
@@ -81,7 +83,9 @@ def _of_loop(loop: Op, body: Block) -> dict[int, _Found]:
         assert last is not None
         chain = _chain(last, uses)
         if chain is not None and received in (v for op in chain[1:] for v in op.operands):
-            found[last.id] = _Found(received, chain[0], chain[1:])
+            unit = unit_of(given, uses, body)
+            if unit is not None:
+                found[last.id] = _Found(received, chain[0], chain[1:], unit)
     return found
 
 
@@ -188,7 +192,8 @@ class _Keeper(Rebuilder):
                 self.builder.insert(copy_op(op, values, self.builder))
         combine = Block(own, tuple(copied))
         layouts = (layout_of(found.carried.type),)
+        size, unit = found.unit
         return Kept(
-            found.carried, source, others, axis=axis, slack=_SLACK, combine=combine,
+            found.carried, source, others, unit, axis=axis, slack=_SLACK / size, combine=combine,
             after=after, layouts=layouts,
         )  # fmt: skip

@@ -22,6 +22,7 @@ summed up once, so the work grows with the program's length, whatever the depth 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import product
@@ -35,6 +36,7 @@ from workbench.targets.simt.lowering import used_values
 from workbench.targets.simt.ops import BlockBarrier, is_persistent
 from workbench.targets.simt.passes.going import Going, goes_on
 from workbench.targets.simt.passes.hazards import Access, Doubt, Hazards, Overlap, words_of
+from workbench.targets.simt.passes.reaches import MeetAnywhere, UnknownError
 from workbench.targets.simt.passes.shared_memory import scratch_of
 from workbench.targets.simt.rules import Device
 
@@ -137,12 +139,21 @@ class _Own:
     is_barrier: bool = False
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Near:
+    """Two accesses that meet only if arguments do, in whatever rounds, as the first ops find."""
+
+    names: tuple[str, ...]
+    ops: tuple[Op, ...]
+    meet: Value
+
+
 @dataclass(frozen=True, slots=True)
 class _Wait:
     """Why an op waits, or on which arguments it depends whether it must."""
 
     reason: str = ""
-    doubts: tuple[Doubt | Overlap, ...] = ()
+    doubts: tuple[Doubt | Overlap | _Near, ...] = ()
 
 
 class _Barriers:
@@ -162,6 +173,13 @@ class _Barriers:
         self.buffers: dict[Value, tuple[int, int]] = {}
         #: Where blocks stay, a barrier has groups of warps wait that are programs apart.
         self.costs = is_persistent(module)
+        #: Whether what is written at the kernel's start holds for all that follows.
+        self.starts = not self.costs and not any(op.side_by_side for op in module.walk())
+        self._near: dict[tuple[Value | None, Value | None], _Near | None] = {}
+        #: How many loops are around.
+        self.depth = 0
+        #: What has to be written at the kernel's start.
+        self.first: dict[_Near, None] = {}
         #: Ops whose operands are known where code is being written.
         self.open: list[set[int]] = []
         #: What a block leaves pending that began with nothing pending.
@@ -200,6 +218,7 @@ class _Barriers:
             self.builder.insert(op)
 
     def regions(self, op: Op, pending: _Pending, write: bool) -> None:
+        self.depth += op.repeats
         ends = [self.left_by(region) for region in op.regions]
         entry = pending.copy()
         if op.repeats:  # what one round leaves pending is pending when the next one starts
@@ -211,6 +230,7 @@ class _Barriers:
             self.builder.insert(self.rewritten(op, entry))
         for end in ends:
             pending.add(end)
+        self.depth -= op.repeats
 
     def rewritten(self, op: Op, entry: _Pending) -> Op:
         """Return the op with barriers in its regions, itself if they need none."""
@@ -285,16 +305,14 @@ class _Barriers:
             a.conflicts(b) for a in own.before for b in (*pending.touches, *pending.going.since)
         ):
             return _Wait("the shared memory it uses may still be in use")
-        doubts: dict[Doubt | Overlap, None] = {}
+        doubts: dict[Doubt | Overlap | _Near, None] = {}
         for access in own.accesses:
             if reason := self.order_of(access, pending):
                 return _Wait(reason)
-            if self.hazards.is_settled(access) and not access.effect.writes:
-                continue
             for other in pending.accesses:
                 if not self.hazards.meet(other, access):
                     continue
-                doubt = self.hazards.doubt(other, access) or self.asked(other, access)
+                doubt = self.doubt(other, access)
                 if doubt is None or len(doubts) == MOST_DOUBTS:
                     return _Wait(words_of(other, access))
                 doubts[doubt] = None
@@ -307,15 +325,40 @@ class _Barriers:
                 found = any(touch.conflicts(held) for touch in own.before)
             else:
                 found = any(
-                    self.hazards.meet(held, access)
-                    and not (self.hazards.is_settled(access) and not access.effect.writes)
-                    and self.hazards.doubt(held, access) is None
-                    and self.asked(held, access) is None
+                    self.hazards.meet(held, access) and self.doubt(held, access) is None
                     for access in own.accesses
                 )
             if found:
                 return held
         return None
+
+    def doubt(self, first: Access, second: Access) -> Doubt | Overlap | _Near | None:
+        """Return what decides whether two accesses that may meet do; None if nobody can tell."""
+        doubt = self.hazards.doubt(first, second) or self.asked(first, second)
+        return doubt or self.near(first, second)
+
+    def near(self, first: Access, second: Access) -> _Near | None:
+        """Return what says at the kernel's start whether two accesses meet in any of its rounds.
+
+        Asked of what a loop reads through an argument that is only read, and stores through
+        another: nearly always these lie apart, and a round has nothing else to wait for.
+        """
+        if not (self.starts and self.depth and self.hazards.is_settled(second)):
+            return None  # a barrier of its own costs less where there are no rounds
+        if not self.hazards.are_arguments_apart(first, second):
+            return None
+        key = first.effect.through, second.effect.through
+        if key not in self._near:
+            self._near[key] = None
+            asking = MeetAnywhere(self.module, self.hazards.facts, self.builder)
+            before = self.builder.span, self.builder.origins
+            self.builder.span, self.builder.origins = second.op.span, (second.op.id,)
+            with suppress(UnknownError), self.builder.block() as ops:
+                meet = asking.ask(first.effect, second.effect)
+                names = (*self.hazards.roots(first.effect), *self.hazards.roots(second.effect))
+                self._near[key] = _Near(names, tuple(ops), meet)
+            self.builder.span, self.builder.origins = before
+        return self._near[key]
 
     def asked(self, first: Access, second: Access) -> Overlap | None:
         """Return what decides whether two accesses meet, if that is worth asking and known here."""
@@ -344,16 +387,22 @@ class _Barriers:
         elif wait.doubts:
             names = sorted({name for doubt in wait.doubts for name in self.names(doubt)})
             self.remarks.note(op, f"barrier if arguments overlap: {', '.join(names)}")
-            holds = [
-                self.ends_meet(doubt) if isinstance(doubt, Overlap) else self.overlap(doubt)
-                for doubt in wait.doubts
-            ]
+            holds = [self.holds(doubt) for doubt in wait.doubts]
             when = reduce(lambda x, y: builder.add(Elementwise("or", (x, y))), holds)
             builder.insert(BlockBarrier(when))
         builder.span, builder.origins = before
 
-    def names(self, doubt: Doubt | Overlap) -> list[str]:
+    def holds(self, doubt: Doubt | Overlap | _Near) -> Value:
+        """Write whether what a doubt is about is so."""
+        if isinstance(doubt, _Near):
+            self.first[doubt] = None
+            return doubt.meet
+        return self.ends_meet(doubt) if isinstance(doubt, Overlap) else self.overlap(doubt)
+
+    def names(self, doubt: Doubt | Overlap | _Near) -> list[str]:
         """Return the names of the arguments that a doubt is about."""
+        if isinstance(doubt, _Near):
+            return [*doubt.names]
         if isinstance(doubt, Doubt):
             return [doubt.one.hint, doubt.two.hint]
         effects = (doubt.first.effect, doubt.second.effect)
@@ -429,4 +478,6 @@ def insert_barriers(
     """
     worker = _Barriers(module, offsets, remarks, chip)
     body = worker.block(module.body, _Pending(), write=True)
+    first = [op for near in worker.first for op in near.ops]
+    body = Block(body.arguments, (*first, *body.ops))
     return replace(module, body=body, next_id=worker.builder.next_id)

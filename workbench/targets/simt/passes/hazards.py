@@ -147,15 +147,32 @@ class Hazards:
                 return None
         return Overlap(first, second)
 
+    def are_arguments_apart(self, first: Access, second: Access) -> bool:
+        """Say whether two accesses through tiles of pointers meet only if two arguments overlap."""
+        effects = first.effect, second.effect
+        here, there = (self._memory.roots(effect) for effect in effects)
+        single = len(here) == len(there) == 1 and here != there
+        return single and all(
+            effect.through is not None
+            and not effect.later
+            and isinstance(element_of(effect.through.type), Pointer)
+            for effect in effects
+        )
+
     def _commute(self, first: Op, second: Op) -> bool:
         """Say whether nobody could tell which of two updates came first."""
         results = (*first.results, *second.results)
         return first.commutes(second) and self._used.isdisjoint(results)
 
-    def _form(self, pointers: Value, earlier: bool) -> Form | None:
+    @property
+    def facts(self) -> Affine:
+        """The forms of the module, found when somebody asks."""
         if self._affine is None:
             self._affine = tile_forms(self._module)
-        form = self._affine.form(pointers)
+        return self._affine
+
+    def _form(self, pointers: Value, earlier: bool) -> Form | None:
+        form = self.facts.form(pointers)
         if form is None or (earlier and any(atom.kind not in _FIXED for atom in form.atoms())):
             return None
         return form
