@@ -27,6 +27,8 @@ from tests.passes.leaves import GRID
 from tests.passes.meaning import cases
 from tests.passes.programs import modules
 from workbench.analysis.affine import Affine
+from workbench.analysis.forms import Atom, Form
+from workbench.analysis.runs import Runs
 from workbench.ir import I1, Array, Module, Op, Value, element_of, parse_module, print_module
 from workbench.passes.manager import Recorder, Remarks
 from workbench.passes.narrow_index import narrow_index
@@ -336,3 +338,19 @@ def test_what_a_carried_number_starts_again_from_divides_it():
         facts, values = facts_of(lines, ", %i: i32, %n: i32", tiles=tiles)
         divisors = [facts.divisor(form) for v in "ab" if (form := facts.form(values[v]))]
         assert divisors == ([64, 2] if tiles else [1, 1])
+
+
+def test_choices_made_of_choices_are_looked_at_once_each():
+    """A sorted tile is a choice of choices: 2 to the 60 ways through, 60 atoms."""
+    runs = Runs(())
+    n = Atom("arg", "n", 0, frozenset())
+    x = Atom("x", 0, 1, frozenset((0,)))
+    runs.divides(32, n)
+    form = Form({(n,): 1})
+    for order in range(2, 62):
+        form = Form({(Atom("select", (Form({(x,): 8}), form, form), order, frozenset((0,))),): 1})
+    assert runs.divisor(form) == 32
+    assert runs.run(form, 0, 64) == (0, 64, 32)
+    runs.divides(8, n)
+    assert runs.divisor(form) == 8
+    assert runs.run(form, 0, 64) == (0, 64, 8)

@@ -121,7 +121,7 @@ class Affine:
                 divisor = parameter.divisible
                 if isinstance(element, Pointer):
                     divisor //= gcd(divisor, element.pointee.itemsize)
-                self._runs.divisors[atom] = divisor
+                self._runs.divides(divisor, atom)
                 self._forms[parameter.value] = Form({(atom,): 1})
         #: The same with promises beside forms; None where nobody promises.
         self.told: Affine | None = None
@@ -343,7 +343,7 @@ class Affine:
         return 1, min(whole, max(equal, run) if strides == {0} else equal), 1
 
     def _named(self, atom: Atom, divisor: int, unwrapped: Form | None) -> Form:
-        self._runs.divisors[atom] = divisor
+        self._runs.divides(divisor, atom)
         if unwrapped is not None:
             self._runs.unwrapped[atom] = unwrapped
             self._runs.choose(atom, (unwrapped,))

@@ -165,7 +165,7 @@ class Loops:
             self.forms.settle(value, start + change * rounds)
         elif self.forms.tiles:
             moved = self.forms.atom("moved", (value, start))
-            self.runs.divisors[moved] = lasting
+            self.runs.divides(lasting, moved)
             self.runs.choose(moved, (change,))  # a sum of what is one of them in each round
             self.forms.settle(value, start + Form({(moved,): 1}))
         else:

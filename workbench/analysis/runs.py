@@ -34,6 +34,26 @@ class Runs:
         #: What unknown numbers are where they do not wrap.
         self.unwrapped: dict[Atom, Form] = {}
         self._lows = {parameter.name: parameter.low for parameter in parameters}
+        # What quotients, choices and promised tiles are asked for, again and again: they are made
+        # of each other. Kept until something that was looked at is known otherwise.
+        self._kept_divisors: dict[Atom, int] = {}
+        self._kept_runs: dict[tuple[Atom, int, int], tuple[int | None, int, int]] = {}
+        self._latest = -1
+
+    def divides(self, divisor: int, atom: Atom) -> None:
+        """Let a number divide an atom, as far as that is not seen from its parts."""
+        self.divisors[atom] = divisor
+        self._known_otherwise(atom)
+
+    def _known_otherwise(self, atom: Atom) -> None:
+        """Forget what was made of an atom; nothing was made of one that is new."""
+        if atom.order <= self._latest:
+            self._ask_again()
+
+    def _ask_again(self) -> None:
+        self._kept_divisors.clear()
+        self._kept_runs.clear()
+        self._latest = -1
 
     def divisor(self, form: Form) -> int:
         """Return a number that divides the form's value for all coordinates (0 has all)."""
@@ -52,6 +72,7 @@ class Runs:
         """
         self.either[atom] = forms
         self._found.pop(atom, None)
+        self._known_otherwise(atom)
         self._atom_divisor(atom)
 
     def lasting(self, marks: Mapping[Atom, tuple[Form, Form]]) -> dict[Atom, int]:
@@ -68,6 +89,7 @@ class Runs:
         for atom in later:
             if atom in marks:
                 taken[atom] = self._found[atom] = self.divisor(marks[atom][0])
+                self._ask_again()
             else:
                 self._atom_divisor(atom)
         while any(divisor > 1 for divisor in taken.values()):
@@ -79,6 +101,7 @@ class Runs:
                 break
             taken = found
             self._found.update(taken)
+            self._ask_again()
             for atom in later:
                 self._atom_divisor(atom)
         self._forget(later)
@@ -87,6 +110,7 @@ class Runs:
     def _forget(self, atoms: Iterable[Atom]) -> None:
         for atom in atoms:
             self._found.pop(atom, None)
+        self._ask_again()
 
     def run(self, form: Form, axis: int, extent: int) -> tuple[int | None, int, int]:
         """Return (stride, run, start) of a form along an axis.
@@ -136,6 +160,14 @@ class Runs:
         return stride, run, start or UNBOUNDED
 
     def _opaque_run(self, atom: Atom, axis: int, extent: int) -> tuple[int | None, int, int]:
+        known = self._kept_runs.get((atom, axis, extent))
+        if known is None:
+            known = self._run_of_parts(atom, axis, extent)
+            self._latest = max(self._latest, atom.order)
+            self._kept_runs[atom, axis, extent] = known
+        return known
+
+    def _run_of_parts(self, atom: Atom, axis: int, extent: int) -> tuple[int | None, int, int]:
         if atom.kind in ("div", "rem"):
             return self._quotient_run(atom, axis, extent)
         if atom.kind == "promise":
@@ -299,21 +331,36 @@ class Runs:
             self._names[renamed] = atom
         if atom in self.unwrapped:
             self.unwrapped[renamed] = move(self.unwrapped[atom])
+        self._known_otherwise(renamed)
 
     def _atom_divisor(self, atom: Atom) -> int:
+        self._latest = max(self._latest, atom.order)
+        known = self._kept_divisors.get(atom)
+        if known is not None:
+            return known
         if atom.kind in ("rem", "min", "max", "select"):
-            return gcd(*(self.divisor(part) for part in atom.parts[-2:]))
-        if atom.kind == "div" and (by := atom.parts[1].constant):
+            known = gcd(*(self.divisor(part) for part in atom.parts[-2:]))
+        elif atom.kind == "div" and (by := atom.parts[1].constant):
             whole = self.divisor(atom.parts[0])
-            return 1 if whole % by else abs(whole // by)
+            known = 1 if whole % by else abs(whole // by)
+        if known is None:
+            return self._divisor_of_one(atom)
+        self._kept_divisors[atom] = known
+        return known
+
+    def _divisor_of_one(self, atom: Atom) -> int:
         while atom in self._names:
             atom = self._names[atom]
+            self._latest = max(self._latest, atom.order)
         given = self.divisors.get(atom, 1)
         if atom.beside is None and atom not in self.either and atom not in self._found:
             return given
         known = self._found.get(atom)
         if known is None:
             self._found[atom] = given  # for who is made of it by way of another name
+            kept, self._kept_divisors, self._kept_runs = (
+                (self._kept_divisors, self._kept_runs), {}, {}
+            )  # fmt: skip
             one_of = self.either.get(atom)
             if one_of is not None:
                 known = gcd(*map(self.divisor, one_of))
@@ -322,6 +369,7 @@ class Runs:
             if atom in self.unwrapped:  # a power of two divides what wraps, too
                 known = min(power_of_two(known), 1 << 31)
             known = self._found[atom] = lcm(known, given)
+            self._kept_divisors, self._kept_runs = kept
         return known
 
     def _told_divisor(self, atom: Atom) -> int:
