@@ -78,6 +78,23 @@ int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *base, const
     *(int *)map = maps;
     return 0;
 }
+int cuTensorMapEncodeIm2col(void *map, int type, unsigned rank, void *base,
+                            const uint64_t *extents, const uint64_t *strides, const int *firsts,
+                            const int *lasts, unsigned channels, unsigned places,
+                            const uint32_t *ones, int interleave, int swizzle, int promotion,
+                            int outside)
+{
+    printf("walked map %d type %d base %llu:", ++maps, type, (unsigned long long)(uintptr_t)base);
+    for (unsigned n = 0; n < rank; n++)
+        printf(" %llu/%u", (unsigned long long)extents[n], ones[n]);
+    for (unsigned n = 0; n + 1 < rank; n++)
+        printf(" step %llu", (unsigned long long)strides[n]);
+    for (unsigned n = 0; n + 2 < rank; n++)
+        printf(" from %d to %d", firsts[n], lasts[n]);
+    printf(" box %u %u modes %d %d %d %d\n", channels, places, interleave, swizzle, promotion, outside);
+    *(int *)map = maps;
+    return 0;
+}
 int cuGetErrorString(int code, const char **text)
 {
     *text = code == 100 ? "no CUDA-capable device is detected" : "unknown";

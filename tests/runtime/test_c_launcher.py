@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import keyword
 import os
 import re
@@ -14,6 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import workbench
+from tests.kernels import convolution
 from tests.runtime.kernels import add, matmul
 from workbench.runtime.c_launcher import _TAKEN, Sample, SampleArray, header, launcher
 from workbench.runtime.compiled import CompiledKernel
@@ -210,3 +213,35 @@ def test_parameters_may_have_names_of_c_and_of_the_file(tmp_path: Path) -> None:
     build(tmp_path, *WARNINGS, "-c", "kernel.c")
     if shutil.which("c++"):
         build(tmp_path, "-x", "c++", "-fsyntax-only", "-Wall", "-Werror", "main.cc")
+
+
+def test_rows_that_are_walked_have_maps_of_windows(tmp_path: Path, pretended: str) -> None:
+    """3 x 3 taps over 2 images of 14 x 14 places, 64 channels to 64: corners as cuDNN has them."""
+    n, c, size, k, taps = 2, 64, 14, 64, 3
+    shapes = {"x_ptr": n * size * size * c, "w_ptr": k * taps * taps * c, "bias_ptr": k,
+              "out_ptr": n * size * size * k}  # fmt: skip
+    names = inspect.signature(convolution.conv2d).parameters
+    sizes = [n, c, size, size, k, size, size, 1, 1, 1, 1, 1]
+    sizes += [size * size * c, 1, size * c, c, taps * taps * c, 1, taps * c, c]
+    sizes += [size * size * k, 1, size * k, k, c, k]
+    kernel = workbench.jit(convolution.conv2d).warmup(
+        *(np.zeros(count, np.float16) for count in shapes.values()), *sizes, R=taps, S=taps,
+        HAS_BIAS=False, BLOCK_M=64, BLOCK_K=64, BLOCK_C=64, num_warps=4, num_stages=3,
+        grid=(7, 1, 1), target="sm_90a",
+    )  # fmt: skip
+    given = dict(zip([*names][len(shapes) :], sizes, strict=False))
+    told = {name: value for name, value in given.items() if name in dict(kernel.launch.parameters)}
+    lists = {name: SampleArray(count, 2) for name, count in shapes.items()}
+    lists = {name: one for name, one in lists.items() if name in dict(kernel.launch.parameters)}
+    (tmp_path / "conv.c").write_text(
+        launcher(kernel, "kernel conv2d", Sample((7, 1, 1), told, lists))
+    )
+    build(tmp_path, *WARNINGS, "conv.c", "-o", "conv")
+    _, out, wrong = run(tmp_path, "./conv", LD_LIBRARY_PATH=pretended)
+    (walked,) = {
+        re.sub(r"map \d+|base \d+", "", row) for row in out.splitlines() if "walked" in row
+    }
+    assert walked == (  # groups are windows of one place, 16 at most
+        "walked  type 6 : 64/1 14/1 14/1 16/1 2/1 step 128 step 1792 step 128 step 25088 "
+        "from -1 to -1 from -1 to -1 from 0 to -15 box 64 64 modes 0 3 3 0"
+    ), wrong

@@ -37,8 +37,8 @@ class Options:
     product of few rows goes by four warps as C.T = B.T @ A.T, whose few columns an instruction may
     have; with `rounds_together` copies whose rows are short, and go on in the next round, start
     for several rounds at once; with `fast_rescale` an extreme that a loop carries on may lie behind
-    by 8 of its units: who asks for that says that it cancels out of what is made of it, as the
-    maximum of an online softmax does whose scores are scaled before they are compared.
+    by 8 powers of 2 of what is made of it: who asks for that says that it cancels out of that, as
+    the maximum of an online softmax does.
     `copy_narrow` says whether rings bring what lies so thinly over the threads that no copy would,
     in another layout, and rows and columns that meet the results of products (unset: where products
     are made of narrower numbers, whose scales rounds would wait for), `prefetch_l2` whether copies
@@ -52,7 +52,9 @@ class Options:
     long these are), `tickets` whether blocks that stay draw their programs (unset: where what is
     loaded does). `most_rounds` says how many programs a block that stays takes at most: where a
     launch has more, each program has a block (unset: what its loops read decides), and `cluster`
-    how many of these blocks copy together what their programs all read, a power of two.
+    how many of these blocks copy together what their programs all read, a power of two
+    (unset: 2 where rows of what they read are known to begin in the midst of lines of memory, else
+    1).
     """
 
     num_warps: int | None = None

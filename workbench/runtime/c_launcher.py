@@ -26,7 +26,7 @@ from workbench.launch.index_width import width_program
 from workbench.launch.tensor_maps import program_of
 from workbench.source import OptionError
 from workbench.source.arguments import Argument
-from workbench.targets.nvidia.map_words import MAKER, MapWords
+from workbench.targets.nvidia.map_words import MAKER, WALKED_MAKER, MapWords
 
 if TYPE_CHECKING:
     from workbench.runtime.compiled import CompiledKernel
@@ -255,7 +255,7 @@ class _Twin:
         if not parameter.maker:
             place = parameter.inputs[0]
             return f"&{'xyz'[place - grid] if place >= grid else self.names[place]}"
-        if parameter.maker != MAKER:
+        if parameter.maker not in (MAKER, WALKED_MAKER):
             raise OptionError(
                 f"{self.kernel.name} takes a parameter that '{parameter.maker}' makes, which C "
                 "does not know",
@@ -267,16 +267,26 @@ class _Twin:
         base, *rest = self._add(over, f"m{number}_")
         rank = len(given.box)
         box = ", ".join(map(str, given.box))
-        ones = ", ".join(["1"] * rank)
         extents = ", ".join(f"(uint64_t){extent}" for extent in rest[:rank])
-        strides = ", ".join([*(f"(uint64_t){stride}" for stride in rest[rank:]), "0"])
+        strides = ", ".join([*(f"(uint64_t){step}" for step in rest[rank : 2 * rank - 1]), "0"])
+        # Of a walked map follow first places, last ones and steps along the axes in between.
+        windows, count = rest[2 * rank - 1 :], rank - 2
+        walked = parameter.maker == WALKED_MAKER
+        apart = [f"(uint32_t){step}" for step in windows[2 * count :]] if walked else ["1"] * count
+        ones = ", ".join(["1", *apart, "1"][:rank])
+        corners = f"firsts{number}, lasts{number}, " if walked else ""
+        if walked:
+            for name, numbers in (("firsts", windows[:count]), ("lasts", windows[count:])):
+                texts = ", ".join(f"(int){value}" for value in numbers[:count])
+                self.lines.append(f"const int {name}{number}[] = {{{texts}}};")
         self.lines += [
             f"_Alignas({parameter.alignment}) unsigned char map{number}[{parameter.size}];",
             f"const uint64_t extents{number}[] = {{{extents}}};",
             f"const uint64_t strides{number}[] = {{{strides}}};",
             f"const uint32_t box{number}[] = {{{box}}}, ones{number}[] = {{{ones}}};",
-            f"if (encode(map{number}, {given.type}, {rank}, (uint64_t){base}, extents{number},",
-            f"           strides{number}, box{number}, ones{number}, {given.swizzle}))",
+            f"if (encode{'_walked' * walked}(map{number}, {given.type}, {rank}, (uint64_t){base},",
+            f"           extents{number}, strides{number}, {corners}box{number},",
+            f"           ones{number}, {given.swizzle}))",
             "    return NOT_FOR_THIS;",
         ]
         return f"map{number}"
@@ -309,6 +319,7 @@ _TAKEN = """
     grid_x grid_y grid_z message refuse main check times filled show median n start_clock stop_clock
     printf blocks_for bool catch class delete explicit export false friend mutable namespace new
     operator private protected public template this throw true try typename using virtual
+    encode_walked lines_of
 """
 
 
@@ -321,7 +332,8 @@ def _declared(kernel: CompiledKernel) -> dict[str, tuple[str, str]]:
         while (
             name in used
             or name in _TAKEN.split()
-            or re.fullmatch(r"[awqm]\d+(_\d+)?|(map|extents|strides|box|ones)\d+", name)
+            or re.fullmatch(r"[awqm]\d+(_\d+)?", name)
+            or re.fullmatch(r"(map|extents|strides|box|ones|firsts|lasts)\d+", name)
         ):
             name += "_"
         used.add(name)
