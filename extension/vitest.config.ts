@@ -15,6 +15,7 @@ export default defineConfig({
     environment: "jsdom",
     include: ["tests/*.test.ts"],
     setupFiles: ["tests/setup.ts"],
+    isolate: false, // making a page for every file anew took two thirds of the time
     testTimeout: 30_000, // other checks run beside these
   },
 });

@@ -9,9 +9,11 @@ import pytest
 #: last works alone while the others have nothing left.
 LONGEST = (
     "browser/test_lab.py", "notebooks/test_stories.py", "browser/test_page.py",
-    "fuzz/test_programs.py", "targets/test_long_sources.py", "corpus/test_corpus.py",
-    "inductor/test_torch_compile.py", "targets/cpu/test_ops.py", "puzzles/test_puzzles.py",
-    "bench/test_compare.py", "targets/nvidia/test_tensor_family.py", "files/test_files.py",
+    "targets/test_long_sources.py", "corpus/test_corpus.py", "inductor/test_torch_compile.py",
+    "puzzles/test_puzzles.py", "targets/cpu/test_ops.py", "fuzz/test_programs.py",
+    "targets/nvidia/test_persistent.py", "gpu/test_run.py", "targets/nvidia/test_dequantised.py",
+    "files/test_files.py", "analysis/test_affine.py", "targets/test_narrow_integers.py",
+    "targets/nvidia/test_tensor_family.py", "bench/test_compare.py",
 )  # fmt: skip
 
 

@@ -382,7 +382,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         other, this = (
             stack.enter_context(lasting(partial(served, *tree, device))) for tree in trees
         )
-        for name, order, (tree, _) in zip(("other", "this"), (other, this), trees, strict=True):
+        both = (("other", other, given.other), ("this", this, ROOT)) if open_numbers else ()
+        for name, order, tree in both:
             found = order("hello")
             print(f"{name} package: {found['package']}, {found['cases']} cases", flush=True)
             assert Path(found["package"]) == tree.resolve(), "another package was imported"
