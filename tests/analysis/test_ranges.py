@@ -117,3 +117,35 @@ kernel @k(%p: ptr<i64>, %n: index) {
 """)
     last = list(module.walk())[-2].results[0]
     assert value_intervals(module, narrow=False)[last][1] > FULL32[1]
+
+
+def test_fields_of_words_have_bounds_whatever_the_word():
+    """An exponent of a float is 8 bits wide, so what is computed of it fits 32."""
+    module = parse_module(
+        """
+        kernel @fields(%p: ptr<i32>, %q: ptr<u32>, %s: i32) {
+          %x = tile.load %p : i32
+          %y = tile.load %q : u32
+          %mask = tile.constant {value = 2139095040, type = i32} : i32
+          %places = tile.constant {value = 23, type = i32} : i32
+          %some = tile.constant {value = 28, type = u32} : u32
+          %far = tile.constant {value = 32, type = i32} : i32
+          %a = tile.and [%mask, %x] : i32
+          %b = tile.shr [%a, %places] : i32
+          %c = tile.shr [%x, %places] : i32
+          %d = tile.shr [%y, %some] : u32
+          %e = tile.shr [%x, %far] : i32
+          %f = tile.and [%x, %s] : i32
+          tile.return
+        }
+        """
+    )
+    intervals = value_intervals(module, narrow=False)
+    a, b, c, d, e, f = (
+        intervals[op.result] for op in module.walk() if op.name in ("tile.and", "tile.shr")
+    )
+    assert a == (0, 2139095040)
+    assert b == (0, 255)
+    assert c == (-256, 255)
+    assert d == (0, 15)
+    assert e == f == FULL32

@@ -275,6 +275,8 @@ class _Writer:
             self.numbers[result] = self.number(op.operands[0])
         elif isinstance(op, Cast) and exact and self.counts(op.source):
             self.numbers[result] = self.number(op.source)
+        elif isinstance(op, Elementwise) and (field := self.field(op)) is not None:
+            self.define(result, Step("between", (), field), self.is_closed(op.inputs))
         elif isinstance(op, Elementwise) and exact and op.function in _RULES:
             inputs = tuple(self.number(v) for v in op.inputs)
             self.define(result, Step(op.function, inputs), self.is_closed(op.inputs))
@@ -284,6 +286,21 @@ class _Writer:
             self.define(result, Step("union", inputs), self.is_closed(both))
         else:
             self.number(result)
+
+    def field(self, op: Elementwise) -> Interval | None:
+        """Return what bits that a constant cuts out may be, whatever they are cut out of."""
+        known: list[Interval | None] = []
+        for value in op.inputs:
+            step = self.steps[self.number(value)]
+            known.append((step.data[0], step.data[1]) if step.kind == "between" else None)
+        if op.function == "and":
+            most = [one[1] for one in known if one is not None and one[0] >= 0]
+            return (0, min(most)) if most else None
+        whole, by = known[0], known[-1]
+        if op.function != "shr" or whole is None or by is None or by[0] != by[1]:
+            return None
+        inside = 0 <= by[0] < element_of(op.result.type).bits
+        return (whole[0] >> by[0], whole[1] >> by[0]) if inside else None
 
     def branches(self, op: If) -> None:
         for region in op.regions:

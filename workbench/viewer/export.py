@@ -193,5 +193,5 @@ def _plot(traces: Sequence[Trace], suffix: str) -> bytes:
     return buffer.getvalue()
 
 
-def _error(code: str, message: str, hint: str) -> KernelError:
+def _error(code: str, message: str, hint: str) -> OptionError:
     return OptionError(message, code=code, hint=hint or None)

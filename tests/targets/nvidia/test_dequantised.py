@@ -543,3 +543,25 @@ def test_numbers_of_words_are_not_converted_one_by_one(blocks: tuple[int, int, i
     rows = loop_of_products(compiled.asm["sass"], "HMMA" if m == 16 else "HGMMA")
     names = [row.name.split(".")[0] for row in rows]
     assert names.count("I2F") <= 8
+
+
+@pytest.mark.parametrize("type", ["bf16", "fp16"])
+def test_each_part_of_a_scaled_operand_is_multiplied(type: str):
+    """Words of shared memory that were unpacked for one part are not those of the next."""
+
+    def kernel(x_ptr, w_ptr, s_ptr, out_ptr, count):
+        k, m, n = tl.arange(0, 64), tl.arange(0, 64), tl.arange(0, 128)
+        total = tl.zeros((64, 128), tl.float32)
+        for first in range(0, count, 64):
+            x = tl.load(x_ptr + m[:, None] * count + first + k).to(tl.float32)
+            x = (x * tl.load(s_ptr + first + k)).to(x_ptr.dtype.element_ty)
+            w = tl.load(w_ptr + (first + k[:, None]) * 128 + n)
+            total = tl.dot(x, w, total)
+        tl.store(out_ptr + m[:, None] * 128 + n, total)
+
+    signature = f"*{type}:16 *{type}:16 *f32:16 *f32:16 i32:16"
+    text = workbench.compile(kernel, signature, {}, target="sm_90a", cached=False).asm["ptx"]
+    taken = re.findall(r"\}, \{([^}]*)\}, B", text)  # words of registers that a product takes
+    words = [word for one in taken for word in one.split(", ")]
+    assert len(taken) == 4
+    assert len(words) == len(set(words)) == 16

@@ -162,6 +162,29 @@ def one_gathers(x_ptr, index_ptr, w_ptr, y_ptr, n):
     tl.store(y_ptr + r[:, None] * 16 + c[None, :], total)
 
 
+def of_chunks(x_ptr, w_ptr, y_ptr, n, length):
+    """The end of a chunk is its own; nothing of the bound is the same in all programs."""
+    first = tl.program_id(0) * n
+    limit = tl.minimum(n, length - first)
+    r, c = tl.arange(0, 64), tl.arange(0, 16)
+    total = tl.zeros((64, 16), tl.float32)
+    for k in range(0, limit, 16):
+        here = c < limit - k
+        a = tl.load(x_ptr + r[:, None] + (first + k + c[None, :]) * 64, here[None, :], 0.0)
+        b = tl.load(w_ptr + (first + k + c)[:, None] * 16 + c[None, :], here[:, None], 0.0)
+        total = tl.dot(a, b, total)
+    tl.store(y_ptr + r[:, None] * 16 + c[None, :], total)
+
+
+def test_a_bound_of_which_nothing_is_the_same_everywhere_is_no_extent():
+    """A map with an extent of 0 would be refused at every launch."""
+    words = "*fp16:16 *fp16:16 *fp32:16 i32:16 i32"
+    _, after, said = before_and_after(tile_ir(of_chunks, words, {}, num_warps=4, num_stages=2))
+    assert not boxes(after)
+    why = "has no bound that is the same throughout a launch"
+    assert sorted(text.rpartition(": ")[2] for text in said) == [f"axis {d} {why}" for d in (0, 1)]
+
+
 def hinted(x_ptr, w_ptr, y_ptr, n):
     r, c = tl.arange(0, 64), tl.arange(0, 16)
     total = tl.zeros((64, 16), tl.float32)

@@ -303,6 +303,8 @@ class _Planner:
         coordinates, extents = found.coordinates, found.extents
         for n in upper:
             extent, varying = halves(n)
+            if extent.constant is not None and extent.constant < 1:
+                raise NotRaised(f"axis {d} has no bound that is the same throughout a launch")
             if extents.get(d) is None:
                 coordinates[d], extents[d] = -varying, extent
             elif coordinates[d] != -varying:

@@ -162,7 +162,8 @@ def _linear(low: Lowering, op: Elementwise, element: Scalar, r: int) -> tuple[st
     emit, type = low.emit, llvm_type(element)
     if op.near_end and op.function in ("add", "sub", "mul"):
         write = {"add": emit.add, "sub": emit.sub, "mul": emit.mul}[op.function]
-        return write(type, *_inputs(low, op, r), "nsw ")
+        left, right = _inputs(low, op, r)
+        return write(type, left, right, "nsw ")
     if not op.no_wrap or op.function in ("neg", "shl"):
         return integer_function(emit, low.chip, op.function, element, _inputs(low, op, r))
     (a, x), (b, y) = (low.pair(v, r) for v in op.inputs)

@@ -567,7 +567,7 @@ class Lowering:
         for one in chain:
             result, live = one.result, set(self.layout(one.result).live_registers())
             self._now[result] = tuple(sorted(live & needed.get(result, set())))
-            for held in (self._eager, self._packed, self._lazy):
+            for held in (self._eager, self._packed, self._unpacked, self._lazy):
                 held.pop(result, None)
             for register in range(self.layout(result).registers()):
                 self._cache.pop((result, register), None)
