@@ -211,3 +211,27 @@ def test_assembly_prints_and_parses():
     text = print_module(module)
     assert print_module(parse_module(text)) == text
     assert tl.extra.cuda.libdevice is tl.extra.libdevice
+
+
+_CLOCK = 'tl.inline_asm_elementwise("mov.u64 $0, %globaltimer;", "=l", [], tl.int64, False, 1)'
+
+
+@pytest.mark.parametrize("rounds", [False, True])
+def test_a_loop_that_waits_for_a_clock_that_stands_still_is_refused(rounds):
+    import workbench as wb
+
+    kernel = from_text(f"""
+        def kernel(out, n):
+            start = {_CLOCK}
+            now = start
+            i = 0
+            while {"(i < 5) & " if rounds else ""}(now - start < n):
+                now = {_CLOCK}
+                i += 1
+            tl.store(out, i)
+    """)
+    if rounds:
+        wb.compile(kernel, "*i32 i32", target="cpu")
+        return
+    with pytest.raises(TargetError, match="stands still here"):
+        wb.compile(kernel, "*i32 i32", target="cpu")

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.ir import Builder, Module, Op, Scalar, Value, element_of, rebuild, tile
-from workbench.ops import Bitcast, Cast, Constant, Elementwise, InlineAssembly, Select
+from workbench.ops import Bitcast, Cast, Constant, Elementwise, InlineAssembly, Select, While
 from workbench.passes.manager import Remarks
+from workbench.passes.order import standing
 from workbench.ptx import evaluate
+from workbench.source import TargetError
 
 
 def expand_assembly(module: Module, remarks: Remarks) -> Module:
@@ -18,8 +20,17 @@ def expand_assembly(module: Module, remarks: Remarks) -> Module:
     After:
         %1 = tile.neg [%0] : tile<4xf32>
 
-    Raises TargetError for instructions whose meaning is not known.
+    Raises TargetError for instructions whose meaning is not known, and for a loop that waits for
+    a clock alone: clocks stand still away from their chip.
     """
+    for loop in module.walk():
+        if isinstance(loop, While):
+            for op in standing(loop, _reads_clock):
+                raise TargetError(
+                    "a loop waits for the chip's clock, which stands still here: it would not end",
+                    op.span,
+                    hint="run it on a GPU, or let the loop end after a number of rounds, too",
+                )
 
     def rewrite(op: Op, builder: Builder) -> tuple[Value, ...] | None:
         if not isinstance(op, InlineAssembly):
@@ -29,6 +40,12 @@ def expand_assembly(module: Module, remarks: Remarks) -> Module:
         return evaluate(op.program, _Ops(builder, op.extents), inputs)
 
     return rebuild(module, rewrite)
+
+
+def _reads_clock(op: Op) -> bool:
+    return isinstance(op, InlineAssembly) and any(
+        word in op.text for word in ("%globaltimer", "%clock")
+    )
 
 
 class _Ops:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from workbench.analysis.memory import Memory
 from workbench.ir import Builder, Module, Op, Value, rebuild, walk
 from workbench.ops import AtomicCompareExchange, AtomicUpdate, Load, While
@@ -122,6 +124,42 @@ def _deciding(loop: While, inside: list[Op]) -> list[Op]:
         for region in op.regions:
             work += region.yields
     return list(found)
+
+
+def standing(loop: While, still: Callable[[Op], bool]) -> list[Op]:
+    """Return the ops for which a loop waits for ever if what they read is always the same.
+
+    They decide its exit, and beside them nothing does that changes: no memory, no value that a
+    round makes of the round before.
+    """
+    inside = [*walk(loop.condition), *walk(loop.body)]
+    deciding = _deciding(loop, inside)
+    found = [op for op in deciding if still(op)]
+    if not found or any(op.own_effects() for op in deciding if not still(op)):
+        return []
+    made: dict[Value, set[Value]] = {}
+    for op in deciding:
+        for result in op.results:
+            made.setdefault(result, set()).update(op.operands)
+    for op in (loop, *inside):
+        for source, received in op.flows():
+            if source != received:
+                made.setdefault(received, set()).add(source)
+    return [] if _goes_round(loop.condition.yields, made) else found
+
+
+def _goes_round(values: Iterable[Value], made: dict[Value, set[Value]]) -> bool:
+    """Whether values follow from one that follows from itself."""
+    left = set(made)
+    while ready := {value for value in left if not made[value] & left}:
+        left -= ready
+    work, seen = list(values), set[Value]()
+    while work:
+        value = work.pop()
+        if value not in seen:
+            seen.add(value)
+            work += made.get(value, ())
+    return bool(seen & left)
 
 
 def relax_atomics(module: Module, remarks: Remarks) -> Module:
