@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 import workbench as wb
+import workbench.language as tl
 from tests.checking import check
 from tests.kernels import matmul, softmax, vector_add
 from tests.language.harness import from_text
@@ -199,3 +200,20 @@ def test_strides_that_are_multiples_of_what_an_access_needs_are_aligned(
     copies = re.findall(r"cp\.async\.c\w\.shared\.global \[[^]]*\], \[[^]]*\], (\d+)", text)
     assert set(copies) == {str(bytes_)}
     assert not re.findall(r"ld\.global", text)
+
+
+@pytest.mark.parametrize(("type", "clamps"), [("i32", 0), ("u32", 0), ("i8", 2), ("u8", 1)])
+def test_a_float_is_cut_to_an_integer_by_one_instruction(type: str, clamps: int):
+    """It saturates, and knows NaN; narrower integers are clamped as integers."""
+
+    def kernel(x_ptr, out_ptr):
+        offsets = tl.arange(0, 128)
+        tl.store(out_ptr + offsets, tl.load(x_ptr + offsets).to(out_ptr.dtype.element_ty))
+
+    compiled = wb.compile(
+        kernel, f"*f32:16 *{type}:16", {}, target="sm_90a", num_warps=1, cached=False
+    )
+    text = compiled.asm["ptx"]
+    assert len(re.findall(r"cvt\.rzi\.[su]32\.f32", text)) == 4
+    assert len(re.findall(r"\b(?:min|max)\.[su]32", text)) == 4 * clamps
+    assert not re.findall(r"setp|selp|(?:min|max)\.f32", text)

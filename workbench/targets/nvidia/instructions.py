@@ -301,6 +301,11 @@ class Instructions(Device):
         bits = emit.pure(f'call i16 asm "{text}", "=h,{letter}"({from_type} {value})')
         return emit.pure(f"bitcast i16 {bits} to {to_type}")
 
+    def to_integer(self, emit: Emitter, value: str, *, signed: bool) -> str | None:
+        """PTX ISA 9.0, cvt: integers saturate, and NaN of an f32 is 0."""
+        text = f"cvt.rzi.{'s' if signed else 'u'}32.f32 $0, $1;"
+        return emit.pure(f'call i32 asm "{text}", "=r,f"(float {value})')
+
     def encode(self, emit: Emitter, pair: Sequence[str], to: Scalar) -> str | None:
         """PTX ISA 9.0, cvt.rn.satfinite.e4m3x2.f32 (sm_89); the second operand is the low half."""
         if self.capability < 89 or to.name not in _SMALL:

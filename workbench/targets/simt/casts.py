@@ -169,9 +169,26 @@ def _float_to_integer(low: Lowering, value: str, from_type: str, to: Scalar) -> 
     if from_type in ("half", "bfloat"):
         value, from_type = emit.pure(f"fpext {from_type} {value} to float"), "float"
     letter = "s" if to.kind == "int" else "u"
+    if from_type == "float" and to.bits <= 32:
+        found = low.chip.to_integer(emit, value, signed=letter == "s")
+        if found is not None:
+            return _saturated(low, found, to)
     suffix = {"float": "f32", "double": "f64"}[from_type]
     name = f"llvm.fpto{letter}i.sat.{to_type}.{suffix}"
     return emit.call(to_type, name, f"{from_type} {value}", from_type)
+
+
+def _saturated(low: Lowering, value: str, to: Scalar) -> str:
+    """Return an i32, signed as a narrower integer is, in that."""
+    emit, to_type, kept = low.emit, llvm_type(to), 1 << to.bits
+    if to.bits == 32:
+        return value
+    bounds = (("smax", -kept // 2), ("smin", kept // 2 - 1))
+    for word, bound in bounds if to.kind == "int" else (("umin", kept - 1),):
+        value = emit.call("i32", f"llvm.{word}.i32", f"i32 {value}, i32 {bound}", "i32, i32")
+    if is_narrow(to):
+        return narrowed(emit, low.chip, value, "i32", to_type)
+    return emit.trunc(value, "i32", to_type)
 
 
 def _integer_to_float(low: Lowering, value: str, source: Scalar, to: Scalar, op: Op) -> str:

@@ -354,6 +354,10 @@ class Hardware(ABC):
         pattern = emit.sub(bits, pattern, emit.zext(away, "i1", bits))
         return emit.pure(f"bitcast {bits} {pattern} to {to_type}")
 
+    def to_integer(self, emit: Emitter, value: str, *, signed: bool) -> str | None:
+        """Return an f32 cut to an i32, saturated, NaN as 0; None: no instruction does that."""
+        return None
+
     def encode(self, emit: Emitter, pair: Sequence[str], to: Scalar) -> str | None:
         """Return two f32 as two 8-bit floats in an i16, the first in the low byte.
 
