@@ -21,7 +21,7 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from workbench.source import KernelError, OptionError
+from workbench.source import OptionError
 from workbench.trace import LazyTrace, Trace
 from workbench.trace.packing import bundle_json, pack
 from workbench.viewer.numbers import UNITS, axis_of, metric_of, series_of
