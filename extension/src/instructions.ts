@@ -368,11 +368,14 @@ sass. | .EX |  | goes on with the high halves
 ir | gpu.arrive | | Arrive at barrier \`turn\`: one thread does, if \`when\` holds.
 ir | gpu.async_copy | | Start copying what the pointers point at into slot \`slot\`; masked-off elements become 0.
 ir | gpu.await | | Wait until the phase of barrier \`turn\` with a parity has ended (0: of the first).
+ir | gpu.await_stores | | Wait until the copies to global memory that the block's warps started have read their source.
 ir | gpu.barrier | | All threads of the block wait for each other; memory written before is seen after.
 ir | gpu.barriers | | A ring of barriers in shared memory, each of whose phases ends after so many arrivals.
 ir | gpu.cluster_barrier | | All threads of a cluster's blocks wait for each other.
 ir | gpu.commit_copies | | Close a group of asynchronous copies.
 ir | gpu.convert_layout | | The same elements, held by other registers, lanes and warps.
+ir | gpu.draw | | Draw the number of a program that no block has taken, and store it in a slot of a buffer.
+ir | gpu.drawn | | Return the number that has been drawn for a slot of a buffer.
 ir | gpu.each_program | | Run the body for each program that this block takes, one after the other.
 ir | gpu.expect | | Arrive at barrier \`turn\`, and have its phase wait for so many bytes of copies too.
 ir | gpu.fence_products | | What this thread wrote to shared memory comes before what products read there.
@@ -389,6 +392,7 @@ ir | gpu.shared_store | | Write a tile into slot \`slot\` of a buffer (the whole
 ir | gpu.tensor_copy | | Start copying a box of a tensor map into slot \`slot\` of a buffer; see gpu.tensor_load.
 ir | gpu.tensor_load | | Read the box of a tensor map that begins at some coordinates; zero outside the array.
 ir | gpu.tensor_map | | How an array lies in memory from \`base\` on, for copies of boxes of the type's extents.
+ir | gpu.tensor_store | | Write a tile to the box of a tensor map that begins at some coordinates, if it is inside.
 ir | gpu.wait_copies | | Wait until at most \`pending\` of the latest groups are still under way.
 ir | gpu.wait_products | | The result of a product, once at most \`pending\` of the latest products are under way.
 ir | gpu.warp_barrier | | The lanes of each warp wait for each other; what they have asked memory for is under way.
