@@ -183,8 +183,12 @@ WHO = {
 
 #: What is taken from such a field, or added to it: exact in one step, and not (2047 + 1024).
 SUMS = [
-    f"((x >> s) & 15).to(T) {other}.to(T)" for other in ("- (y & 15)", "+ (y & 7)", "- (y & 2047)")
-]
+    *(f"((x >> s) & 15).to(T) {other}.to(T)"
+      for other in ("- (y & 15)", "+ (y & 7)", "- (y & 2047)")),
+    # Not exact before anything is taken from it.
+    "((x >> s & 15) + 2040).to(T) - (y & 3).to(T)", "((x >> s & 15) + 250).to(T) - (y & 3).to(T)",
+    "((x & 15) + 2040).to(T) - (y & 3).to(T)", "((x & 127) * 2 + 101).to(T) - (y & 7).to(T)",
+]  # fmt: skip
 
 
 @cache
@@ -192,7 +196,8 @@ def kernel_of_words(to: str, who: str) -> Any:
     """A function that stores each form of the words, B numbers after B numbers."""
     j, word = WHO[who]
     stores = "\n            ".join(
-        f"tl.store(out + {256 * row} + i, ({form}).to(tl.{to}))" for row, form in enumerate(WORDS)
+        f"tl.store(out + {256 * row} + i, ({form}).to(tl.{to}))"
+        for row, form in enumerate([*WORDS, *(form.replace("T", f"tl.{to}") for form in SUMS)])
     )
     return from_text(f"""
         def convert_words(out, x_ptr, B: tl.constexpr):

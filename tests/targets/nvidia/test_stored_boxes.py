@@ -172,3 +172,17 @@ def test_copies_go_on_until_their_bytes_are_wanted():
             continue
         with pytest.raises(BrokenError):
             block.run([*held, *(line for line in (last,) if line not in drop)])
+
+
+@pytest.mark.parametrize(("columns", "warps"), [(128, 8), (160, 8), (160, 16), (224, 8)])
+def test_no_turn_writes_what_the_last_one_of_another_program_is_read_from(columns: int, warps: int):
+    """Turns that are no multiple of the places for boxes, and such that are."""
+    layout = wgmma_d((256, columns), warps)
+    found = box_stores_fit(layout, 2, 1)
+    assert found is not None
+    module = module_of(layout, found, f"{STORE.format(kept=True)}\n  gpu.await_stores")
+    *body, last, _ = lines_of(module)
+    block = Block(module, {"r": 0})
+    block.run(body, ends=False)
+    block.values["%a3"] += 256
+    assert len(block.run([*body, last])) == 2 * 256 * columns

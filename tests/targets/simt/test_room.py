@@ -64,3 +64,16 @@ def test_bytes_of_offsets_that_an_author_computed_may_wrap():
     text = llvm(any_offset, "*fp32 *i64 i32")
     assert re.findall(r"= mul i64 %\w+, 4", text)
     assert not re.findall(r"= mul nsw i64 %\w+, 4", text)
+
+
+def float_offset(x_ptr, places_ptr, n):
+    i = tl.arange(0, 32)
+    place = tl.load(places_ptr + i).to(tl.int64)
+    tl.store(x_ptr + place, 1.0, mask=(place >= 0) & (place < n))
+
+
+def test_bytes_of_offsets_that_were_floats_may_wrap():
+    """One of a masked lane may be an infinity, which is cut to the last number of 64 bits."""
+    text = llvm(float_offset, "*fp32 *fp32 i32")
+    (place,) = re.findall(r"(%\w+) = call i64 @llvm.fptosi", text)
+    assert re.findall(rf"= mul i64 {place}, 4", text)

@@ -326,7 +326,7 @@ def lower_store(low: Lowering, op: TensorStore) -> None:
         starts[axis] = emit.add("i32", starts[axis], moved)
     first = emit.pure(f"icmp eq i32 {low.lane}, 0")
     type, _ = low.pack_of(op.source)
-    turns = len(found.pieces) // each
+    turns = -(-len(found.pieces) // each)
     for turn, begin in enumerate(range(0, len(found.pieces), each)):
         if turn >= groups or (op.kept and turns % groups == 0):
             _await_reads(low, groups - 1)

@@ -329,6 +329,8 @@ def differences_of_fields(low: Lowering, op: Elementwise) -> list[str | None] | 
     if small is None:
         return None
     most = EXACT[F16 if number.type == "half" else BF16]
+    if max(map(abs, number.field.range)) > most:  # it is rounded before anything is taken from it
+        return None
     starts = range(8 - number.field.width + 1) if number.type == "half" else (0,)
     lines = [replace(number, start=start).line for start in starts]
     if any(abs(constant) + max(map(abs, small)) > most for _, constant in lines):

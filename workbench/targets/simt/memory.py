@@ -134,6 +134,8 @@ class _Room:
             return ()
         if given := self._given.get(value):
             return given
+        if isinstance(made, Cast) and element_of(made.source.type).is_float:
+            return None  # which saturates at the ends of 64 bits
         if made is not None and (isinstance(made, AddPointer | Cast) or type(made) in MOVES):
             return made.operands
         if isinstance(element, Pointer) or isinstance(made, Constant):
