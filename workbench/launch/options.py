@@ -29,10 +29,9 @@ DEFAULTS: dict[str, Any] = {
 
 #: True or False, or left to the compiler.
 _CHOSEN = (
-    *("copy_narrow", "prefetch_l2", "through_registers", "warp_specialize", "persistent"),
-    "tma_stores",
-    *("reorder", "tickets"),
-)
+    "copy_narrow", "prefetch_l2", "through_registers", "tma_stores", "warp_specialize",
+    "persistent", "reorder", "tickets",
+)  # fmt: skip
 
 SHORT_FORMS = {"warps": "num_warps", "stages": "num_stages", "ctas": "num_ctas"}
 
