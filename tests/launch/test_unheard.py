@@ -56,6 +56,7 @@ def test_what_is_asked_of_blocks_that_stay_is_answered_where_none_does(
     [
         ("reorder", "no program's loops are known to be longer"),
         ("tickets", "no block stays for another program"),
+        ("tma_stores", "no product reads what a tensor map brings"),
         ("rounds_together", "no ring of vectors has short rows that go on"),
         ("fast_rescale", "no loop carries an extreme of a row's lanes"),
     ],

@@ -58,6 +58,7 @@ UNOBEYED = Unobeyed(
         "warp_specialize": _ONE_THREAD,
         "persistent": _POOL,
         "tickets": _POOL,
+        "tma_stores": _ONE_THREAD,
         "most_rounds": _POOL,
         "cluster": _POOL,
         "maxnreg": "the registers of a processor are given out by its code generator",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from workbench.ir import I32, Array, Effect, Effects, Frame, Op, Type, Value
+from workbench.ir.effects import Order
 from workbench.targets.simt.ops.shared import slot_of, verify_slot
 
 
@@ -57,6 +58,6 @@ class Drawn(Op, mnemonic="gpu.drawn", exact=True):
         return np.asarray(slot_of(frame, self.buffer, self.slot)[0])
 
 
-def _handed(buffer: Value, order: str) -> Effect:
+def _handed(buffer: Value, order: Order) -> Effect:
     """Barriers order what draws and what reads it."""
-    return Effect("shared", reads=True, writes=True, through=buffer, order=order, scope="cta")  # type: ignore[arg-type]
+    return Effect("shared", reads=True, writes=True, through=buffer, order=order, scope="cta")

@@ -120,18 +120,18 @@ def raise_tma(module: Module, remarks: Remarks, chip: Device, room: int | None =
     """  # noqa: E501
     options = module.attributes
     if not options.get("tma", True):
-        return module
+        return _without_stores(module, remarks, "tma=False")
     feeders = Feeders(module, chip)
     groups = [*feeders.groups()]
     if not options.get("narrow_index"):
         for feeding in (feeding for _, loads in groups for feeding in loads):
             text = "not raised to a tensor map: indices are not known to fit 32 bits"
             remarks.note(feeding.load, text, "missed")
-        return module
+        return _without_stores(module, remarks, "indices are not known to fit 32 bits")
     plans = Plans(module, feeders)
     loops = plans.of(groups, remarks) if groups else []
     if not loops:
-        return module
+        return _without_stores(module, remarks, "no product reads what a tensor map brings")
     told, sent, wanted = remarks.aside(), remarks.aside(), options.get("tma_stores")
     stores = plans.stores(sent) if wanted is not False else []
     first = plans.of(feeders.first(), told)
@@ -147,7 +147,14 @@ def raise_tma(module: Module, remarks: Remarks, chip: Device, room: int | None =
     if first or options.get("persistent"):
         remarks.take(told)
     remarks.take(sent)
-    return raised
+    return raised if stores else _without_stores(raised, remarks, "no store is one of boxes")
+
+
+def _without_stores(module: Module, remarks: Remarks, why: str) -> Module:
+    """Return a module that stores no boxes, which who has asked for them is told."""
+    if module.attributes.get("tma_stores"):
+        remarks.note(None, f"tma_stores=True is not obeyed: {why}", "missed")
+    return module
 
 
 def _why_left(raised: Module, stores: list[_PlannedStore], chip: Device, room: int | None) -> str:
