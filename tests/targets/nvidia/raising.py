@@ -27,7 +27,8 @@ from workbench.source import KernelError
 from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.ops import TensorLoad
 from workbench.targets.nvidia.passes.feeders import Feeders, Feeding
-from workbench.targets.nvidia.passes.raise_tma import Plans, Raiser, asked
+from workbench.targets.nvidia.passes.raise_tma import Raiser, asked
+from workbench.targets.nvidia.passes.tma_plans import Plans
 
 SM_90A = chip("sm_90a")
 

@@ -26,7 +26,7 @@ from workbench.source import KernelError
 from workbench.targets.nvidia.form_values import Scalars
 from workbench.targets.nvidia.ops import TensorCopy, TensorLoad
 from workbench.targets.nvidia.passes.feeders import Feeders
-from workbench.targets.nvidia.passes.raise_tma import Plans
+from workbench.targets.nvidia.passes.tma_plans import Plans
 from workbench.targets.nvidia.raising import _Planner
 from workbench.targets.simt.ops import is_persistent, roles_of
 from workbench.targets.simt.passes.shared_memory import allocate

@@ -3,6 +3,7 @@
 They are ops like all others: with inference, verification, interpretation and an example.
 """
 
+from workbench.targets.nvidia.ops.barriers import Arrive, Await, Barriers, Expect, RenewBarriers
 from workbench.targets.nvidia.ops.clusters import ClusterBarrier, HasPeers
 from workbench.targets.nvidia.ops.copies import AsyncCopy, CommitCopies, WaitCopies
 from workbench.targets.nvidia.ops.extremes import Kept
@@ -14,13 +15,8 @@ from workbench.targets.nvidia.ops.products import (
     WarpgroupDot,
 )
 from workbench.targets.nvidia.ops.tensors import (
-    Arrive,
-    Await,
     AwaitStores,
-    Barriers,
-    Expect,
     MakeTensorMap,
-    RenewBarriers,
     TensorCopy,
     TensorLoad,
     TensorStore,

@@ -1,4 +1,4 @@
-"""Tensor maps, copies of boxes of a tensor to shared memory, barriers that count what arrives.
+"""Tensor maps, and copies of boxes of a tensor to and from shared memory.
 
 A tensor map says how an array lies in global memory: where it begins, how long its axes are and how
 far apart. A launch makes it, so all of it must follow from the launch's arguments. Axes are listed
@@ -26,7 +26,6 @@ from typing import NamedTuple
 import numpy as np
 
 from workbench.ir import (
-    I64,
     NONE,
     Array,
     Effect,
@@ -35,7 +34,6 @@ from workbench.ir import (
     Op,
     Pointer,
     Scalar,
-    Shared,
     TensorMap,
     Tile,
     Type,
@@ -44,11 +42,10 @@ from workbench.ir import (
     element_of,
     reads,
     shape_of,
-    writes,
 )
 from workbench.ops.numbers import round_to
 from workbench.source import KernelTypeError, LaunchError, ShapeError
-from workbench.targets.nvidia.ops.barriers import Barrier, barrier_of, verify_barriers
+from workbench.targets.nvidia.ops.barriers import barrier_of, verify_barriers, verify_integers
 from workbench.targets.nvidia.ops.clusters import verify_cluster
 from workbench.targets.simt.ops.shared import slot_of, verify_slot
 
@@ -104,7 +101,7 @@ class MakeTensorMap(Op, mnemonic="gpu.tensor_map", effects=NONE, exact=True):
                 f"{len(self.strides)} strides",
                 self.span,
             )
-        _verify_integers(self, (*self.extents, *self.strides, *self.windows))
+        verify_integers(self, (*self.extents, *self.strides, *self.windows))
         self._verify_windows()
         if self.swizzle not in (0, 32, 64, 128):
             raise ShapeError(f"{self.name} has no swizzle of {self.swizzle} bytes", self.span)
@@ -349,149 +346,6 @@ class TensorCopy(Op, mnemonic="gpu.tensor_copy", exact=True):
         barrier.copy(frame, self, where, values, self.bytes)
 
 
-class Barriers(Op, mnemonic="gpu.barriers", exact=True):
-    """A ring of barriers in shared memory, each of whose phases ends after so many arrivals.
-
-    And after the arrival of all bytes that it was told to expect. The other threads may use them
-    after a block barrier. PTX ISA 9.0, mbarrier.init and fence.mbarrier_init.
-
-        %0 = gpu.barriers {count = 3} : shared<1xi64, slots=3>
-    """
-
-    count: int
-    arrivals: int = attribute(default=1)
-
-    def infer(self) -> Type:
-        return Shared((1,), I64, None, self.count)
-
-    def verify(self) -> None:
-        if self.count < 1 or not 1 <= self.arrivals < 1 << 20:
-            raise ShapeError(f"{self.name}: {self.count} of {self.arrivals} arrivals", self.span)
-
-    def own_effects(self) -> Effects:
-        return (writes("shared", self.result),)
-
-    def interpret(self, frame: Frame) -> Array:
-        key = len(frame.memory)
-        frame.memory[key] = [Barrier(self.arrivals) for _ in range(self.count)]
-        return np.asarray(key)
-
-
-class RenewBarriers(Op, mnemonic="gpu.renew_barriers", exact=True):
-    """Let all barriers of a ring begin again: each is in its first phase, and nobody has arrived.
-
-    Nobody may wait or copy meanwhile, so the block meets before, and the other threads may use them
-    after a block barrier. Memory that holds a barrier becomes another one, or anything else, only
-    once that has been given up. PTX ISA 9.0, mbarrier.inval.
-
-        gpu.renew_barriers %0
-    """
-
-    barriers: Value
-    arrivals: int = attribute(default=1)
-
-    def verify(self) -> None:
-        verify_barriers(self, self.barriers)
-
-    def own_effects(self) -> Effects:
-        return (_counted(self.barriers, "release"),)
-
-    def interpret(self, frame: Frame) -> None:
-        ring: list[Barrier] = frame.memory[int(frame[self.barriers])]
-        for barrier in ring:
-            barrier.give_up(self)
-        ring[:] = [Barrier(self.arrivals) for _ in ring]
-
-
-class Expect(Op, mnemonic="gpu.expect", exact=True):
-    """Arrive at barrier `turn`, and have its phase wait for so many bytes of copies too.
-
-    One thread does, if `when` holds. PTX ISA 9.0, mbarrier.arrive.expect_tx.
-
-        gpu.expect %0, %1 {bytes = 4096}
-    """
-
-    barriers: Value
-    turn: Value
-    when: Value | None = None
-    bytes: int = attribute()
-
-    def verify(self) -> None:
-        verify_barriers(self, self.barriers)
-
-    def own_effects(self) -> Effects:
-        return (_counted(self.barriers, "release"),)
-
-    def interpret(self, frame: Frame) -> None:
-        if frame.get(self.when, True):
-            barrier_of(frame, self.barriers, self.turn).expect(self, self.bytes)
-
-
-class Arrive(Op, mnemonic="gpu.arrive", exact=True):
-    """Arrive at barrier `turn`: one thread does, if `when` holds.
-
-    With `warps` one thread of each warp does, of which the block (or the role) has so many. With
-    `blocks` it does so at that barrier of each block of a cluster, and at its own for those that
-    have no program: each then gets as many arrivals.
-    What this thread did before, those who wait for the phase see. PTX ISA 9.0, mbarrier.arrive.
-
-        gpu.arrive %0, %1
-    """
-
-    barriers: Value
-    turn: Value
-    when: Value | None = None
-    warps: int = attribute(default=0)
-    blocks: int = attribute(default=1)
-
-    def verify(self) -> None:
-        verify_cluster(self, self.blocks)
-        verify_barriers(self, self.barriers)
-
-    def own_effects(self) -> Effects:
-        return (_counted(self.barriers, "release"),)
-
-    def interpret(self, frame: Frame) -> None:
-        if frame.get(self.when, True):
-            times = (self.warps or 1) * self.blocks
-            barrier_of(frame, self.barriers, self.turn).arrive(self, times)
-
-
-class Await(Op, mnemonic="gpu.await", exact=True):
-    """Wait until the phase of barrier `turn` with a parity has ended (0: of the first).
-
-    All threads do. A phase before the first counts as ended, with parity 1; parities alternate.
-    PTX ISA 9.0, mbarrier.try_wait.parity.
-
-        gpu.await %0, %1, %2
-    """
-
-    barriers: Value
-    turn: Value
-    parity: Value
-
-    def verify(self) -> None:
-        verify_barriers(self, self.barriers)
-        _verify_integers(self, (self.parity,))
-
-    def own_effects(self) -> Effects:
-        return (_counted(self.barriers, "acquire"),)
-
-    def interpret(self, frame: Frame) -> None:
-        barrier_of(frame, self.barriers, self.turn).wait(frame, self, int(frame[self.parity]) & 1)
-
-
-def _counted(barriers: Value, order: str) -> Effect:
-    return Effect("shared", reads=True, writes=True, through=barriers, order=order, scope="cta")  # type: ignore[arg-type]
-
-
-def _verify_integers(op: Op, values: Sequence[Value]) -> None:
-    for value in values:
-        held = element_of(value.type) if not shape_of(value.type) else None
-        if held is None or not held.is_integer or held.bits < 32:
-            raise KernelTypeError(f"{op.name} got a {value.type} for an integer", op.span)
-
-
 def windowed(type: TensorMap) -> int:
     """Return how many axes of a map have a window: all between the first and the last."""
     return len(type.box) - 2 if type.walked else 0
@@ -509,7 +363,7 @@ def _verify_boxes(
     type = source.type
     if not isinstance(type, TensorMap):
         raise KernelTypeError(f"{op.name} needs a tensor map, not a {type}", op.span)
-    _verify_integers(op, coordinates)
+    verify_integers(op, coordinates)
     count = len(type.box) + windowed(type)
     if parts < 1 or len(coordinates) != parts * count or (type.walked and parts > 1):
         raise ShapeError(

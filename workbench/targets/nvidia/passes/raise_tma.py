@@ -22,17 +22,12 @@ fence in between, and the barrier that it needs, cost attention 4 to 7 % (H100).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from math import prod
+from collections.abc import Iterable
+from dataclasses import replace
 
-from workbench.analysis.affine import Affine, tile_forms
-from workbench.analysis.demanded import Demanded
-from workbench.analysis.forms import Atom, Form, number
-from workbench.analysis.hulls import Asked, FormSteps, UnknownForm, known_intervals
-from workbench.analysis.memory import ANYWHERE, Memory
-from workbench.analysis.ranges import FULL32, MARGIN, Interval, Step
-from workbench.analysis.transfer import renamed, rewritten
+from workbench.analysis.forms import Form
+from workbench.analysis.hulls import Asked
+from workbench.analysis.ranges import Step
 from workbench.ir import (
     DROP,
     I1,
@@ -40,7 +35,6 @@ from workbench.ir import (
     I64,
     Block,
     Drop,
-    Effect,
     Module,
     Op,
     Scalar,
@@ -50,16 +44,12 @@ from workbench.ir import (
     element_of,
     layout_of,
     shape_of,
-    walk,
 )
 from workbench.ir.rebuild import Rebuilder
-from workbench.layouts.box_stores import BoxStores
-from workbench.ops import AddPointer, For
+from workbench.ops import AddPointer
 from workbench.passes.manager import Remarks
-from workbench.passes.rules import constant_of
-from workbench.targets.nvidia.box_plans import UNBOUNDED, NotRaised, Plan, TileRead, together
-from workbench.targets.nvidia.form_intervals import AnyForm, KnownForm
-from workbench.targets.nvidia.form_names import Names
+from workbench.targets.nvidia.box_plans import Plan
+from workbench.targets.nvidia.form_intervals import KnownForm
 from workbench.targets.nvidia.form_values import Scalars
 from workbench.targets.nvidia.ops import (
     FenceProducts,
@@ -67,42 +57,11 @@ from workbench.targets.nvidia.ops import (
     TensorLoad,
     TensorStore,
 )
-from workbench.targets.nvidia.ops.tensors import GRAIN
-from workbench.targets.nvidia.passes.feeders import Feeders, Feeding
+from workbench.targets.nvidia.passes.feeders import Feeders
 from workbench.targets.nvidia.passes.roles import left_by_rings, will_stay
-from workbench.targets.nvidia.raising import Request, plan
-from workbench.targets.nvidia.tensors import box_stores_of, stored_piece
-from workbench.targets.nvidia.tile_parts import Splitter
-from workbench.targets.simt.corners import is_known
-from workbench.targets.simt.rules import Device, Sent
-
-
-@dataclass(frozen=True, slots=True)
-class _PlannedStore:
-    """A store that is raised: of the tile before it goes to other threads."""
-
-    store: Op
-    tile: Value
-    plan: Plan
-    exact: tuple[Form, ...]
-    boxes: BoxStores
-
-    @property
-    def bytes(self) -> int:
-        """Of the tile: what copies read, where no box waits for another."""
-        return prod(shape_of(self.tile.type)) * element_of(self.tile.type).itemsize
-
-
-@dataclass(frozen=True, slots=True)
-class _Planned(Feeding):
-    """One that is raised, and its loop if it has one.
-
-    exact: forms that 32 bits hold all over its tile.
-    """
-
-    plan: Plan
-    exact: tuple[Form, ...]
-    loop: For | None
+from workbench.targets.nvidia.passes.tma_plans import PlannedLoad, PlannedStore, Plans
+from workbench.targets.nvidia.tensors import stored_piece
+from workbench.targets.simt.rules import Device
 
 
 def raise_tma(module: Module, remarks: Remarks, chip: Device, room: int | None = None) -> Module:
@@ -157,7 +116,7 @@ def _without_stores(module: Module, remarks: Remarks, why: str) -> Module:
     return module
 
 
-def _why_left(raised: Module, stores: list[_PlannedStore], chip: Device, room: int | None) -> str:
+def _why_left(raised: Module, stores: list[PlannedStore], chip: Device, room: int | None) -> str:
     """Say why stores that were raised had better be left as they are; "" if they had not."""
     if not will_stay(raised, chip, room):
         return "no next program begins meanwhile"
@@ -175,366 +134,6 @@ def asked(module: Module) -> Asked | None:
     return Asked(tuple(Step(*step) for step in steps), tuple(at_least_0))
 
 
-class Plans:
-    """Finds out what may be raised of a module, and to what."""
-
-    def __init__(self, module: Module, feeders: Feeders) -> None:
-        self.module = module
-        self.feeders = feeders
-        self.facts: Affine = tile_forms(module)
-        self.memory = Memory(module)
-        self.parameters = {p.name: p.value for p in module.parameters}
-        self.names = Names(module, self.facts)
-        self._observed: Demanded | None = None
-        #: Intervals of what is asked, as far as they are known now.
-        self.known = KnownForm(module, self.facts)
-        self.anything = AnyForm(module, self.facts)
-
-    # -- which loads ----------------------------------------------------------------------
-    def of(
-        self, groups: Iterable[tuple[For | None, list[Feeding]]], remarks: Remarks
-    ) -> list[_Planned]:
-        """Return everything of some loops that can be raised."""
-        return [one for loop, loads in groups for one in self._together(loop, loads, remarks)]
-
-    def _together(self, loop: For | None, loads: list[Feeding], remarks: Remarks) -> list[_Planned]:
-        """Return loads of a loop with their plans, none if one of them has none."""
-        found: list[_Planned] = []
-        missed: list[Op] = []
-        for one in loads:
-            try:
-                found.append(_Planned(one.load, one.how, one.tile, *self._plan(loop, one), loop))
-            except NotRaised as why:
-                missed.append(one.load)
-                remarks.note(one.load, f"not raised to a tensor map: {why}", "missed")
-        if not missed:
-            for raised in found:
-                remarks.note(raised.load, self._told(raised.plan), "applied")
-                _answer_hints(raised, remarks)
-            return found
-        for raised in found:
-            other = self.names.of(missed[0].result)
-            text = f"not raised to a tensor map: {other}, loaded in the same loop, is not"
-            remarks.note(raised.load, text, "missed")
-        return []
-
-    # -- which stores ---------------------------------------------------------------------
-    def stores(self, remarks: Remarks) -> list[_PlannedStore]:
-        """Return the stores that can be raised."""
-        found: list[_PlannedStore] = []
-        for op in self.module.walk():
-            how = self.feeders.rules.sent_of(op)
-            if how is None or len(shape_of(how.tile.type)) != 2:
-                continue
-            if how.tile.op is None or not how.tile.op.converts:
-                continue  # its threads have the rows that they store
-            try:
-                raised = self._stored(op, how)
-            except NotRaised as why:
-                remarks.note(op, f"not stored by boxes of a tensor map: {why}", "missed")
-                continue
-            found.append(raised)
-            text = self._told(raised.plan).replace("raised to a tensor map", "stored by boxes of")
-            remarks.note(op, text, "applied")
-            for name, word in how.unheard.items():
-                text = "the store is copies of boxes, which take none here"
-                remarks.note(op, f"{name} '{word}' is not obeyed: {text}", "missed")
-        return found
-
-    def _stored(self, op: Op, how: Sent) -> _PlannedStore:
-        """Return the plan of a store; raises NotRaised where it has none."""
-        if how.obstacle:
-            raise NotRaised(how.obstacle)
-        self._is_alone(op)
-        assert how.tile.op is not None
-        (tile,) = how.tile.op.operands
-        request, exact = self._request(how.pointers, how.mask, tile)
-        found = plan(self.facts, request)
-        if found.windows:
-            raise NotRaised("its rows are places of several axes, one behind the other")
-        if any(axis.told == () for axis in found.axes):
-            raise NotRaised("its mask or its address depends on what is read from memory")
-        end, size = found.axes[-1].extent, request.itemsize
-        if self.facts.divisor(end) * size % GRAIN:
-            held = self.names.spelled(end)
-            raise NotRaised(f"rows end at {held}, not known to be a multiple of {GRAIN} bytes")
-        boxes = box_stores_of(tile, found.places, len(found.axes))
-        if boxes is None:
-            raise NotRaised("no warp has boxes of it with rows of 64 bytes")
-        self._may_begin(found)
-        return _PlannedStore(op, tile, found, exact, boxes)
-
-    def _is_alone(self, store: Op) -> None:
-        """Raise NotRaised where the order of a store and other accesses can be told."""
-        before, after = _around(self.module.body, store)
-        (own,) = store.own_effects()
-        if any(e.order != "plain" and e.space == "global" for e in (*before, *after)):
-            raise NotRaised("the kernel waits for other programs or signals to them")
-
-        others = [*(e for e in before if e.writes), *(e for e in after if e.reads or e.writes)]
-        for e in others:
-            if e.space == "global" and self.memory.may_meet(own, e):
-                names = ", ".join(sorted(self.memory.roots(e)))
-                raise NotRaised(f"what the kernel accesses through {names} may be the same memory")
-
-    def _told(self, plan: Plan) -> str:
-        """Say what a load was raised to."""
-        told = [*plan.told]
-        shown = ", ".join(self.names.spelled(start) for start, _ in told)
-        extents = ", ".join(
-            "any" if end == number(UNBOUNDED) else self.names.spelled(end) for _, end in told
-        )
-        text = f"raised to a tensor map: {plan.root}[{shown}] of extents [{extents}]"
-        if plan.parts:
-            text += f", the first of {len(plan.parts)} boxes"
-        for atom in plan.dropped:
-            index = self.names.spelled(Form({(atom,): 1})).removeprefix("(").removesuffix(")")
-            text += f"; {index} dropped: nobody looks past it"
-        return text
-
-    def _plan(self, loop: For | None, feeding: Feeding) -> tuple[Plan, tuple[Form, ...]]:
-        """Return the box of a load, and which forms have to fit 32 bits for it."""
-        how, tile = feeding.how, feeding.tile
-        self._obstacle(loop, feeding)
-        request, exact = self._request(how.pointers, how.mask, feeding.load.result)
-        shape = shape_of(tile.type)
-        if tile is not feeding.load.result:
-            held = self._without_axes(feeding.load, (request.form, *request.conjuncts))
-            request = replace(request, form=held[0], conjuncts=tuple(held[1:]), shape=shape)
-
-        def never(held: Form) -> bool:
-            return self._never(held, shape)
-
-        def looked_at(axis: int) -> str:
-            return self._looked_at(tile, axis)
-
-        request = replace(
-            request, demanded=lambda: self._demanded(tile), never=never, looked_at=looked_at
-        )
-        try:
-            found = plan(self.facts, request)
-        except TileRead as why:
-            found = self._plan_of_parts(request, feeding.load, why)
-        if not self.feeders.feeds(feeding, found.axes[-1].axis):
-            raise NotRaised("the product does not read it in the order that memory has")
-        self._may_begin(found)
-        return found, exact
-
-    def _request(
-        self, pointers: Value, mask: Value | None, tile: Value
-    ) -> tuple[Request, tuple[Form, ...]]:
-        """Return an access of a tile's elements, and which forms have to fit 32 bits for it."""
-        form, shape = self.facts.form(pointers), shape_of(tile.type)
-        if form is None:
-            raise NotRaised("its address is not known as a form of indices")
-        form, exact = self._unwrapped(form, shape)
-        elements = {name: element_of(v.type) for name, v in self.parameters.items()}
-        request = Request(
-            form=form,
-            shape=shape,
-            itemsize=element_of(tile.type).itemsize,
-            conjuncts=() if mask is None else tuple(self.facts.conjuncts(mask)),
-            demanded=tuple,
-            pointers=[name for name, element in elements.items() if element.kind == "pointer"],
-            words=self.names.spelled,
-            never=lambda held: self._never(held, shape),
-            narrow=self.fits,
-            known=self._known,
-        )
-        return request, exact
-
-    def _may_begin(self, found: Plan) -> None:
-        """Raise NotRaised where boxes begin at what no launch can be asked about."""
-        for held in found.at_least_0:
-            self._provable(held)
-        for axis, coordinate in found.begins:
-            # A box of one element may begin at any number of 32 bits, longer ones not at the last.
-            if axis.within:
-                continue
-            if axis.bounded_below and (axis.axis is not None or not self.fits(coordinate)):
-                self._provable(coordinate)
-
-    def _plan_of_parts(self, request: Request, load: Op, why: TileRead) -> Plan:
-        """Return the boxes that a load's tile is whose rows lie where another one says."""
-
-        def loads(op: Op) -> tuple[Value, Value | None] | None:
-            access = self.feeders.rules.access_of(op)
-            reads = all(e.reads and e.removable for e in op.own_effects())
-            reads = reads and all(is_known(value, ()) for value in op.operands)
-            reads = reads and self.memory.is_kept(op, load)
-            return (access.pointers, access.mask) if access is not None and reads else None
-
-        splitter = Splitter(self.facts, loads, lambda form: self._known(form)[0] >= 0)
-        reason: NotRaised = why
-        for found in splitter.splits(request.form, request.conjuncts, request.shape):
-            parts = (
-                replace(request, form=form, conjuncts=held, shape=found.shape, demanded=tuple)
-                for form, held in found.parts
-            )
-            try:
-                return together([plan(self.facts, part) for part in parts], found.axis)
-            except NotRaised as other:
-                reason = other
-        raise reason
-
-    def _known(self, form: Form) -> Interval:
-        """Return the least and the greatest number that a form may be, whatever is loaded."""
-        step = self.anything.of(form)
-        return known_intervals(self.anything.steps)[step]
-
-    def _unwrapped(self, form: Form, shape: tuple[int, ...]) -> tuple[Form, tuple[Form, ...]]:
-        """Return a form with products of 32 bits as what they are where these hold them.
-
-        With those of which a launch can be asked that they do, all over a tile of a shape.
-        """
-        exact: list[Form] = []
-
-        def leaf(atom: Atom) -> Form | None:
-            found = self.facts.unwrapped(atom)
-            if found is None:
-                return None
-            found = rewritten(self.facts, found, leaf)
-            try:
-                self.known.of(found, shape)
-            except UnknownForm:
-                return None
-            exact.append(found)
-            return found
-
-        return rewritten(self.facts, form, leaf), tuple(exact)
-
-    def _without_axes(self, load: Op, forms: Sequence[Form]) -> list[Form]:
-        """Return forms over a load's tile as forms over that without its axes of extent 1."""
-        kept = [d for d, extent in enumerate(shape_of(load.result.type)) if extent != 1]
-
-        def place(axis: int) -> Form:
-            return self.facts.coordinate(kept.index(axis)) if axis in kept else number(0)
-
-        return [renamed(self.facts, form, place) for form in forms]
-
-    def _obstacle(self, loop: For | None, feeding: Feeding) -> None:
-        """Raise NotRaised where a load must not be read before its turn, or with other zeros."""
-        how = feeding.how
-        if how.other is not None and how.mask is not None:
-            other = constant_of(how.other)
-            if other != 0:
-                held = self.names.of(how.other) if other is None else other
-                raise NotRaised(f"other={held} feeds a product, outside of a map is 0")
-        if how.obstacle:
-            raise NotRaised(how.obstacle)
-        inside = [e for e in (loop.effects() if loop else ()) if e.space == "global"]
-        for effect in feeding.load.own_effects():
-            if effect.order != "plain":
-                raise NotRaised("the load is volatile")
-            roots = self.memory.roots(effect)
-            if roots & self.memory.written or ANYWHERE in self.memory.written:
-                raise NotRaised("the kernel stores through the same argument")
-            if any(e.writes and self.memory.may_meet(effect, e) for e in inside):
-                raise NotRaised("the loop stores to memory it might load")
-            # An order that others may see is kept for what they may write.
-            if any(e.order != "plain" for e in inside) and not self.memory.is_settled(effect):
-                raise NotRaised("the loop waits for other programs or signals to them")
-
-    def follows_stores(self, loop: For, load: Op) -> bool:
-        """Say whether what a load of a loop reads may have been stored before the loop."""
-
-        def before(block: Block, again: bool) -> Iterator[Op]:
-            """Yield ops that may run before the loop; `again`: the block is run round by round."""
-            inside = [op is loop or any(o is loop for o in _inside(op)) for op in block.ops]
-            place = inside.index(True)
-            for n, op in enumerate(block.ops):
-                if n == place and op is not loop:
-                    for region in op.regions:
-                        if any(o is loop for o in walk(region)):
-                            yield from before(region, again or op.repeats)
-                elif n < place or again:
-                    yield from (op, *_inside(op))
-
-        reads = load.own_effects()
-        first = [e for op in before(self.module.body, again=False) for e in op.own_effects()]
-        # Whoever waited for other programs sees what they stored anywhere in the kernel.
-        if any(e.order != "plain" and e.space == "global" for e in first):
-            first = [e for op in self.module.walk() for e in op.own_effects()]
-        return any(
-            e.space == "global" and e.writes and any(self.memory.may_meet(r, e) for r in reads)
-            for e in first
-        )
-
-    def _demanded(self, tile: Value) -> list[Form]:
-        if self._observed is None:
-            self._observed = Demanded(self.module, self.facts)
-        demand = self._observed.of(tile) or {}
-        return [held for forms in demand.values() for held in forms]
-
-    def _looked_at(self, tile: Value, axis: int) -> str:
-        op = None if self._observed is None else self._observed.observer(tile, axis)
-        if op is None:
-            return ""
-        line = f" at line {op.span.line}" if op.span is not None else ""
-        return f"{op.name}{line}"
-
-    # -- what the launch is asked ---------------------------------------------------------
-    def _provable(self, held: Form) -> bool:
-        """Say whether a form is known not to be negative and to fit 32 bits; else a launch says.
-
-        Raises NotRaised where that depends on what the kernel reads.
-        """
-        low, high = self._known(held)
-        fits = high <= FULL32[1] - MARGIN or self.fits(held)
-        if low >= 0 and fits:
-            return True
-        try:
-            self.known.of(held)
-        except UnknownForm:
-            raise NotRaised(
-                f"it begins at {self.names.spelled(held)}, which is read from memory or has no "
-                "closed form and may be negative"
-            ) from None
-        return False
-
-    def is_small(self, form: Form) -> bool:
-        """Say whether 32 bits are known to hold a form."""
-        if self.fits(form):
-            return True
-        low, high = self._known(form)
-        if FULL32[0] <= low and high <= FULL32[1]:
-            return True
-        atom = next(iter(form.atoms()), None)
-        if atom is None or atom.kind not in ("div", "rem") or form != Form({(atom,): 1}):
-            return False
-        # No quotient and no remainder of a number that is not negative is larger.
-        return self._known(atom.parts[0])[0] >= 0 and all(map(self.is_small, atom.parts))
-
-    def _never(self, held: Form, shape: tuple[int, ...]) -> bool:
-        """Say whether a form is known to be below 0 all over a tile."""
-        try:
-            step = self.known.of(held, shape)
-        except UnknownForm:
-            return False
-        return known_intervals(self.known.steps)[step][1] < 0
-
-    def fits(self, form: Form) -> bool:
-        """Say whether the kernel computes a form in 32 bits, which then hold it."""
-        atoms = [*form.atoms()]
-        if len(atoms) == 1 and atoms[0].kind == "element" and form == Form({(atoms[0],): 1}):
-            return element_of(atoms[0].key[0].type) == I32
-        return self.names.narrow(form)
-
-    def ask(self, plan: Plan, facts: FormSteps) -> Iterator[int]:
-        for held in plan.at_least_0:
-            if not self._provable(held):
-                yield facts.of(held)
-        for axis, coordinate in plan.begins:
-            if axis.bounded_below and not (axis.within or self.fits(coordinate)):
-                facts.of(coordinate)
-
-
-def _answer_hints(raised: _Planned, remarks: Remarks) -> None:
-    for name, word in raised.how.unheard.items():
-        text = "the load is a copy of a box, which takes none here"
-        remarks.note(raised.load, f"{name} '{word}' is not obeyed: {text}", "missed")
-
-
 class Raiser(Rebuilder):
     """Writes what is raised of a module."""
 
@@ -543,8 +142,8 @@ class Raiser(Rebuilder):
         self.module = module
         self.plans = plans
         self.facts = plans.facts
-        self.found: dict[int, _Planned] = {}
-        self.stored: dict[int, _PlannedStore] = {}
+        self.found: dict[int, PlannedLoad] = {}
+        self.stored: dict[int, PlannedStore] = {}
         #: Loops before which what was stored is made seen.
         self.fenced: set[int] = set()
         #: What becomes of the tiles of loads that lose axes of extent 1, by their ids.
@@ -554,7 +153,9 @@ class Raiser(Rebuilder):
         #: Scalars that exist where ops are being written, by what they are.
         self.scopes: list[dict[Form, Value]] = []
 
-    def written(self, planned: Iterable[_Planned], stores: Iterable[_PlannedStore] = ()) -> Module:
+    def written(
+        self, planned: Iterable[PlannedLoad], stores: Iterable[PlannedStore] = ()
+    ) -> Module:
         """Return the module with loads and stores raised."""
         facts = KnownForm(self.module, self.facts)
         at_least_0: list[int] = []
@@ -680,7 +281,7 @@ class Raiser(Rebuilder):
         held = self.boxes[op.id] = self.builder.add(box, raised.tile.hint)
         return held if raised.tile.op is raised.load else DROP
 
-    def _sent(self, raised: _PlannedStore) -> Drop:
+    def _sent(self, raised: PlannedStore) -> Drop:
         """Write a store."""
         write = self._scalars(I32)
         ((*start,),) = raised.plan.coordinates
@@ -692,29 +293,3 @@ class Raiser(Rebuilder):
         )
         self.builder.insert(sent)
         return DROP
-
-
-def _around(block: Block, op: Op) -> tuple[list[Effect], list[Effect]]:
-    """Return the effects of what may run before an op, and of what may run after it.
-
-    Of a loop around it that is all of the loop, the op too.
-    """
-    for place, other in enumerate(block.ops):
-        if other is not op and not any(inner is op for inner in _inside(other)):
-            continue
-        before = [e for one in block.ops[:place] for e in one.effects()]
-        after = [e for one in block.ops[place + 1 :] for e in one.effects()]
-        if other.repeats:
-            before, after = [*before, *other.effects()], [*after, *other.effects()]
-        elif other is not op:
-            for region in other.regions:
-                first, last = _around(region, op)
-                before, after = [*before, *first], [*last, *after]
-        return before, after
-    return [], []
-
-
-def _inside(op: Op) -> Iterator[Op]:
-    """Yield all ops in an op's regions."""
-    for region in op.regions:
-        yield from walk(region)
