@@ -19,19 +19,12 @@ from workbench.passes.rules import constant_of
 from workbench.targets.nvidia.instructions import address_of
 from workbench.targets.nvidia.ops import AsyncCopy, CommitCopies, WaitCopies
 from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.simt.copying import Ahead, Raised, Sent
 from workbench.targets.simt.lowering import Lowering
 from workbench.targets.simt.memory import plan_access
 from workbench.targets.simt.ops import SharedLoad
 from workbench.targets.simt.passes.costs import vector_width
-from workbench.targets.simt.rules import (
-    SAME,
-    Ahead,
-    Layouts,
-    Raised,
-    Sent,
-    Setting,
-    as_they_are,
-)
+from workbench.targets.simt.rules import SAME, Layouts, Setting, as_they_are
 from workbench.targets.simt.shared import (
     Addresses,
     addresses_of,

@@ -303,7 +303,7 @@ def _operand_words(low: Lowering, value: Value, k_axis: int) -> list[str]:
             words.append(held[first // each])
             continue
         parts = [_where(low, i, value, r, type) for i, r in zip(inside, registers, strict=True)]
-        words.append(low.pack(parts, type))
+        words.append(low.packing.pack(parts, type))
     return words
 
 

@@ -26,16 +26,9 @@ from workbench.targets.nvidia.ops import (
 )
 from workbench.targets.nvidia.ops.tensors import outermost
 from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.simt.copying import Ahead, Box, Lasting
 from workbench.targets.simt.lowering import Lowering, at, llvm_type
-from workbench.targets.simt.rules import (
-    Ahead,
-    Box,
-    Device,
-    Lasting,
-    Scratch,
-    Setting,
-    as_they_are,
-)
+from workbench.targets.simt.rules import Device, Scratch, Setting, as_they_are
 from workbench.targets.simt.shared import Addresses, slot_base
 
 #: A place in a tile, and the bytes in front of it in the buffer.
@@ -338,7 +331,10 @@ def lower_store(low: Lowering, op: TensorStore) -> None:
         for piece, place in zip(pieces, places, strict=True):
             for step in found.matrices.instructions:
                 names = [[piece.registers[r + n] for n in range(2)] for r in step.registers]
-                words = [low.pack([low.register(op.source, r) for r in two], type) for two in names]
+                words = [
+                    low.packing.pack([low.register(op.source, r) for r in two], type)
+                    for two in names
+                ]
                 address = addresses(place + step.offset)
                 low.chip.store_matrices(emit, address, words, turned=found.matrices.trans)
         emit.do('call void asm sideeffect "fence.proxy.async.shared::cta;", "~{memory}"()')

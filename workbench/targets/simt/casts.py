@@ -62,7 +62,9 @@ def _decoded_in_pairs(low: Lowering, op: Cast, source: Scalar) -> list[str] | No
         return None
     emit = low.emit
     found: list[str] = []
-    for word, place in low.bytes_of_words([code or "0" for code in low.registers(op.source)]):
+    for word, place in low.packing.bytes_of_words(
+        [code or "0" for code in low.registers(op.source)]
+    ):
         shifted = emit.shift("lshr", "i32", word, 16 * (place // 2))
         both = low.chip.decode(emit, emit.trunc(shifted, "i32", "i16"), source)
         if both is None:

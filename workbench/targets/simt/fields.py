@@ -274,7 +274,7 @@ def _place_of(low: Lowering, number: _Number, register: int) -> tuple[str, int, 
     field = number.field
     root = low.register(field.root, register)
     if element_of(field.root.type).bits == 8:
-        return *low.byte_of_word(root), number
+        return *low.packing.byte_of_word(root), number
     start, shifts = field.start, number.shifts
     if shifts is not None and field.shifts is not None:
         start += shifts.by_register[register]
@@ -295,7 +295,7 @@ def numbers_of_field(low: Lowering, op: Cast) -> list[str | None] | None:
     if element_of(number.field.root.type).bits != 8:
         return _numbers_of_words(low, number, low.live(op.result))
     live, found, emit = set(low.live(op.result)), list[str | None](), low.emit
-    places = low.bytes_of_words([r or "0" for r in low.registers(number.field.root)])
+    places = low.packing.bytes_of_words([r or "0" for r in low.registers(number.field.root)])
     for register, (word, place) in enumerate(places):
         if register not in live:
             found.append(None)
@@ -308,7 +308,7 @@ def numbers_of_field(low: Lowering, op: Cast) -> list[str | None] | None:
                 place % 2,
             )
         made = _on_lines(low, pair, [number, number])
-        found.append(low.unpack(made, number.type)[which])
+        found.append(low.packing.unpack(made, number.type)[which])
     return found
 
 
@@ -355,7 +355,7 @@ def _numbers_of_words(
             if beside is not None:
                 beside = beside[0], beside[1][::back]
             codes = _spread_apart(low, one, word, place % 2)
-            made = low.unpack(_on_lines(low, codes, [one, one], beside), one.type)[::back]
+            made = low.packing.unpack(_on_lines(low, codes, [one, one], beside), one.type)[::back]
         else:
             made = _side_by_side(low, places, beside)
         found[first : first + 2] = made
@@ -374,7 +374,7 @@ def _side_by_side(
     pair = low.emit.bitwise("and", "i32", pair, fields)
     codes = [number.high << 8 | number.sign for number in numbers]
     pair = low.emit.bitwise("xor", "i32", pair, str(codes[0] | codes[1] << 16))
-    return low.unpack(_on_lines(low, pair, numbers, beside), first.type)
+    return low.packing.unpack(_on_lines(low, pair, numbers, beside), first.type)
 
 
 def neighbours_of_fields(
@@ -472,7 +472,7 @@ def _on_lines(low: Lowering, word: str, numbers: Sequence[_Number], beside: Besi
     constant = f"<{first}, {second}>"
     if beside is not None:
         function, registers = beside
-        other = emit.pure(f"bitcast i32 {low.pack(registers, type)} to {kind}")
+        other = emit.pure(f"bitcast i32 {low.packing.pack(registers, type)} to {kind}")
         constant = emit.pure(f"f{function} {kind} {constant}, {other}")
     made = emit.pure(f"fadd contract {kind} {made}, {constant}")
     return emit.pure(f"bitcast {kind} {made} to i32")

@@ -126,7 +126,7 @@ def _shuffled(
 
 
 def _offered_word(low: Lowering, operands: list[str], type: str) -> str:
-    return low.pack(operands, type) if len(operands) > 1 else _word(low, operands[0], type)
+    return low.packing.pack(operands, type) if len(operands) > 1 else _word(low, operands[0], type)
 
 
 def _half(low: Lowering, value: str, type: str, shift: int) -> str:

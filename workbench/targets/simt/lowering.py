@@ -42,14 +42,13 @@ from workbench.targets.simt.hardware import GLOBAL, Place, pointer_to
 from workbench.targets.simt.ops import all_warps, is_persistent
 from workbench.targets.simt.parts import chain_of, registers_read
 from workbench.targets.simt.rules import Device
+from workbench.targets.simt.words import Words
 
 #: An integer: operand + constant.
 Pair = tuple[str, int]
 Held = str | Pair | Place
 #: Largest constant that is split off an address (analysis/ranges.py keeps this margin).
 _SPLIT_LIMIT = 1 << 20
-#: The bits of LLVM types of which a 32-bit word holds several.
-_WIDTHS = {"half": 16, "bfloat": 16, "i16": 16, "i8": 8}
 
 _LLVM_TYPES = {
     "i1": "i1", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "u8": "i8", "u16": "i16",
@@ -131,8 +130,7 @@ class Lowering:
         self._packed: dict[Value, list[str]] = {}
         #: What packed values are unpacked to, and the scope in which that was written.
         self._unpacked: dict[Value, tuple[int, list[str | None]]] = {}
-        self._word_of: dict[tuple[str, ...], str] = {}
-        self._byte_of: dict[str, tuple[str, int]] = {}
+        self.packing = Words(self.emit)
         #: With the debug location of the op that says how, whoever needs a register.
         self._lazy: dict[Value, tuple[Callable[[int], Held], str]] = {}
         self._cache: dict[tuple[Value, int], tuple[int, Held]] = {}
@@ -294,7 +292,7 @@ class Lowering:
                 one = word if type == "i32" else self.emit.pure(f"bitcast i32 {word} to {type}")
                 registers.append(one)
                 continue
-            registers += self.unpack(word, type)
+            registers += self.packing.unpack(word, type)
         return registers
 
     def pack_of(self, value: Value) -> tuple[str, int]:
@@ -309,59 +307,9 @@ class Lowering:
             return known
         type, each = self.pack_of(value)
         registers = [r or zero(type) for r in self.registers(value)]
-        return [self.pack(registers[i : i + each], type) for i in range(0, len(registers), each)]
-
-    def unpack(self, word: str, type: str, count: int | None = None) -> list[str]:
-        """Return the numbers of a narrow type in an i32; packed again they are that word.
-
-        With a count there are so many in its low bits, and zeros above them.
-        """
-        each = 32 // _WIDTHS[type]
-        vector = self.emit.pure(f"bitcast i32 {word} to <{each} x {type}>")
-        found = self.emit.elements(type, each, vector)[:count]
-        self._word_of[tuple(found)] = word
-        if type == "i8":
-            self._byte_of.update({byte: (word, i) for i, byte in enumerate(found)})
-        return found
-
-    def known_word(self, operands: Sequence[str]) -> str | None:
-        """Return the word of which operands were unpacked, all of it in their order."""
-        return self._word_of.get(tuple(operands))
-
-    def byte_of_word(self, operand: str) -> tuple[str, int]:
-        """Return a word and where a byte is in that, the lowest being 0."""
-        return self._byte_of.get(operand) or (self.emit.zext(operand, "i8", "i32"), 0)
-
-    def bytes_of_words(self, operands: Sequence[str]) -> list[tuple[str, int]]:
-        """Return for each byte a word and where it is in that, from the lowest on.
-
-        Bytes that were loaded as a word are where they came; others become words in their order.
-        """
-        found: list[tuple[str, int]] = []
-        for first in range(0, len(operands), 4):
-            four = operands[first : first + 4]
-            if all(byte in self._byte_of for byte in four):
-                found += [self._byte_of[byte] for byte in four]
-            else:
-                word = self.pack(four, "i8")
-                found += [(word, i) for i in range(len(four))]
-        return found
-
-    def pack(self, operands: Sequence[str], type: str) -> str:
-        """Return one i32 made of the operands, the first in the low bits."""
-        emit = self.emit
-        known = self.known_word(operands)
-        if known is not None:
-            return known
-        if type in ("i32", "float"):
-            (operand,) = operands
-            return operand if type == "i32" else emit.pure(f"bitcast float {operand} to i32")
-        # A word with fewer elements than it holds has zeros above them.
-        whole = 32 // _WIDTHS[type]
-        zero = "0" if type.startswith("i") else "0.0"
-        operands = [*operands, *[zero] * (whole - len(operands))]
-        held = emit.vector(type, operands)
-        return emit.pure(f"bitcast <{whole} x {type}> {held} to i32")
+        return [
+            self.packing.pack(registers[i : i + each], type) for i in range(0, len(registers), each)
+        ]
 
     # -- programs -------------------------------------------------------------------------
     def program(self, axis: int) -> str:

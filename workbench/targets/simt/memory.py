@@ -298,7 +298,7 @@ def _unpack_words(
         raw: list[str] = []
         for word in words:
             if bits == 32 or (bits, type) == (16, "i8"):
-                raw += low.unpack(emit.zext(word, f"i{bits}", "i32"), type, each)
+                raw += low.packing.unpack(emit.zext(word, f"i{bits}", "i32"), type, each)
                 continue
             vector = emit.pure(f"bitcast i{bits} {word} to <{each} x {type}>")
             raw += emit.elements(type, each, vector)

@@ -270,10 +270,10 @@ def load_vector(low: Lowering, address: str, count: int, type: str, itemsize: in
     """Load elements that lie side by side in shared memory, as one instruction."""
     if type == "i8" and count % 4 == 0:
         held = load_vector(low, address, count // 4, "i32", 4)
-        return [byte for word in held for byte in low.unpack(word, type)]
+        return [byte for word in held for byte in low.packing.unpack(word, type)]
     if type == "i8" and count == 2:
         pair = low.emit.zext(low.load_shared("i16", address, 2), "i16", "i32")
-        return low.unpack(pair, type, 2)
+        return low.packing.unpack(pair, type, 2)
     kind = type if count == 1 else f"<{count} x {type}>"
     whole = low.load_shared(kind, address, itemsize * count)
     return low.emit.elements(type, count, whole)

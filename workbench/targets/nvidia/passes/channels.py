@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 
 from workbench.ir import Block, Module, Op, Shared, Value, shape_of, walk
 from workbench.ops import For, counted_loops
+from workbench.targets.simt.copying import Box
 from workbench.targets.simt.passes.rounds import read_by
 from workbench.targets.simt.passes.staged_loads import Known, Read, User
-from workbench.targets.simt.rules import Box, RuleTable
+from workbench.targets.simt.rules import RuleTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,11 +48,12 @@ from workbench.targets.nvidia.passes.overlap_products import (
     registers_needed,
 )
 from workbench.targets.nvidia.passes.ring_loops import read_for
+from workbench.targets.simt.copying import Box
 from workbench.targets.simt.ops import BlockBarrier, SharedAllocate, SharedLoad
 from workbench.targets.simt.passes.roles import Carried, each_program, part_warps
 from workbench.targets.simt.passes.rounds import reading_from
 from workbench.targets.simt.passes.staged_loads import Known
-from workbench.targets.simt.rules import Box, Device, InRegisters, Later
+from workbench.targets.simt.rules import Device, InRegisters, Later
 
 #: What is said of loads where each block copies its own.
 NOWHERE: Mapping[int, Value] = {}

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from workbench.ir import Module, Op, Shared, Value, shape_of
 from workbench.layouts import swizzled, tensor_fits
 from workbench.ops import For, counted_loops
+from workbench.targets.simt.copying import Raised
 from workbench.targets.simt.passes.staged_loads import held_of_product, transposes
-from workbench.targets.simt.rules import Device, Raised
+from workbench.targets.simt.rules import Device
 
 
 @dataclass(frozen=True, slots=True)

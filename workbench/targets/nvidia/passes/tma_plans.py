@@ -41,8 +41,8 @@ from workbench.targets.nvidia.passes.feeders import Feeders, Feeding
 from workbench.targets.nvidia.raising import Request, plan
 from workbench.targets.nvidia.tensors import box_stores_of
 from workbench.targets.nvidia.tile_parts import Splitter
+from workbench.targets.simt.copying import Sent
 from workbench.targets.simt.corners import is_known
-from workbench.targets.simt.rules import Sent
 
 
 @dataclass(frozen=True, slots=True)

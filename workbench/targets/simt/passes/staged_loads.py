@@ -16,11 +16,12 @@ from workbench.ir import Block, Effect, Module, Op, Shared, Tile, Value, layout_
 from workbench.layouts import LinearLayout
 from workbench.ops import For, pointee_of
 from workbench.passes.manager import Remarks
+from workbench.targets.simt.copying import Ahead, Box
 from workbench.targets.simt.ops import SharedLoad
 from workbench.targets.simt.passes.costs import goes_through_registers
 from workbench.targets.simt.passes.roles import stays_before
 from workbench.targets.simt.passes.rounds import read_by
-from workbench.targets.simt.rules import Access, Ahead, Box, Device, InPlace, RuleTable, Setting
+from workbench.targets.simt.rules import Access, Device, InPlace, RuleTable, Setting
 
 #: In a loop's schedule: the pairs of arguments that do not overlap there (apart.py).
 APART = "apart"
