@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import workbench.language as tl
 from tests.corpus.sample import jitted
 from tests.kernels import attention_forward, matmul
 from tests.targets.nvidia.test_on_device import device_chip
@@ -108,3 +109,39 @@ def test_an_empty_grid_runs_nothing():
         GROUP_M=8, ACTIVATION="", num_warps=4, num_stages=3, **STAYING,
     )  # fmt: skip
     assert not c.any()
+
+
+def product_between(
+    a_ptr, b_ptr, c_ptr, m, n, k, FIRST: tl.constexpr, BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    blocks = tl.cdiv(n, BLOCK_N)
+    rows = tl.program_id(0) // blocks * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = tl.program_id(0) % blocks * BLOCK_N + tl.arange(0, BLOCK_N)
+    along = tl.arange(0, BLOCK_K)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for start in range(0, k, BLOCK_K):
+        inside = start + along < k
+        a = tl.load(a_ptr + rows[:, None] * k + start + along[None, :],
+                    mask=(rows < m)[:, None] & inside[None, :], other=0.0)  # fmt: skip
+        b = tl.load(b_ptr + (start + along)[:, None] * n + columns[None, :],
+                    mask=inside[:, None] & (columns < n)[None, :], other=0.0)  # fmt: skip
+        acc = tl.dot(a, b, acc)
+    inside = (rows >= FIRST) & (rows < m)
+    where = rows[:, None] * n + columns[None, :]
+    tl.store(c_ptr + where, acc.to(tl.float16), mask=inside[:, None] & (columns < n)[None, :])
+
+
+@pytest.mark.parametrize("first", [0, 5, 64, 200])
+@pytest.mark.parametrize("options", [{}, STAYING, {**STAYING, "tma_stores": True}])
+def test_rows_before_the_first_stay_as_they_are(first: int, options: dict[str, Any]):
+    """A copy to memory that began in front of its first row was an illegal instruction."""
+    m, n, k = 392, 264, 192
+    a, b, c = random(m, k), random(k, n), torch.full((m, n), 7.0, device="cuda").half()
+    jitted(product_between)[(cdiv(m, 64) * cdiv(n, 64),)](
+        a, b, c, m, n, k, FIRST=first, BLOCK_M=64, BLOCK_N=64, BLOCK_K=64, num_warps=4,
+        num_stages=3, **options,
+    )  # fmt: skip
+    wanted = a.float() @ b.float()
+    assert torch.equal(c[:first], torch.full_like(c[:first], 7.0))
+    torch.testing.assert_close(c[first:].float(), wanted[first:], rtol=1e-2, atol=5e-2)

@@ -16,7 +16,9 @@ from tests.targets.nvidia.raising import SM_90A, may_run
 from tests.targets.nvidia.test_raised_products import before_and_after
 from workbench.ir import Module
 from workbench.ops import Store
+from workbench.source import LaunchError
 from workbench.targets.nvidia.ops import AwaitStores, TensorStore
+from workbench.targets.nvidia.passes.tma_plans import Plans
 
 M, N, K = 64, 64, 16
 
@@ -41,6 +43,10 @@ def product(  # noqa: C901, one kernel for all
     inside = (rows < m)[:, None] & (columns < n)[None, :]
     if HOW == "lower":
         inside = inside & (rows >= 8)[:, None]
+    if HOW == "not below":
+        inside = inside & (rows >= 0)[:, None] & (columns >= 0)[None, :]
+    if HOW == "lower columns":
+        inside = inside & (columns >= 8)[None, :]
     if HOW == "guarded":
         inside = inside & (k > 16)
     if HOW == "coupled":
@@ -91,7 +97,7 @@ def compared(before: Module, after: Module, *sizes: tuple[int, int, int]) -> Non
         assert meaning(after, grid, arguments(m, n, k, pitch)) == wanted
 
 
-@pytest.mark.parametrize("how", ["", "lower", "guarded", "behind", "scaled"])
+@pytest.mark.parametrize("how", ["", "not below", "guarded", "behind", "scaled"])
 def test_a_box_writes_what_the_mask_lets_through(how: str):
     before, after, said = asked(module_of(how))
     assert len(stores(after)) == 1, said
@@ -104,6 +110,8 @@ REASONS = {
     "odd": "where its array begins is not known to be a multiple of 16 bytes",
     "twice": "what the kernel accesses through more_ptr may be the same memory",
     "read": "what the kernel accesses through c_ptr may be the same memory",
+    "lower": "a box may begin at program_id(0)·64 - 8, in front of where its mask is on",
+    "lower columns": "a box may begin at program_id(1)·64 - 8, in front of where its mask is on",
 }
 
 
@@ -112,6 +120,15 @@ def test_what_no_box_writes_alike_stays_as_it_is(how: str):
     _, after, said = asked(module_of(how))
     assert not stores(after)
     assert any(REASONS[how] in text for text in said if text.startswith("missed")), said
+
+
+def test_a_copy_that_begins_in_front_of_its_array_is_refused(monkeypatch: pytest.MonkeyPatch):
+    """As the hardware does: an illegal instruction ends the kernel."""
+    monkeypatch.setattr(Plans, "_known", lambda *_: (0, 0))
+    _, after, _ = asked(module_of("lower"))
+    assert stores(after)
+    with pytest.raises(LaunchError, match="begins at -8, in front of its array"):
+        meaning(after, (1, 1), arguments(64, 64, 16, 96))
 
 
 @pytest.mark.parametrize(

@@ -233,8 +233,10 @@ class TensorStore(Op, mnemonic="gpu.tensor_store", exact=True):
     other stores, before. The op waits until shared memory has been read, unless with `kept` that is
     nobody else's: then only before it is written again, and `gpu.await_stores` waits at the end.
     The last coordinate and the extent of the last axis are multiples of 16 bytes: it is by these
-    that the hardware leaves out.
-    PTX ISA 9.0, cp.async.bulk.tensor, .global.shared::cta (sm_90).
+    that the hardware leaves out. No coordinate is below 0: a copy to global memory may not begin in
+    front of an array, it ends the kernel (an illegal instruction on an H100).
+    PTX ISA 9.0, cp.async.bulk.tensor, .global.shared::cta (sm_90); CUDA C++ Programming Guide 13.0,
+    "Tensor Memory Access": corners with negative indices.
 
         gpu.tensor_store %0, [%1, %2], %3 {axes = (0, 1)}
     """
@@ -259,6 +261,12 @@ class TensorStore(Op, mnemonic="gpu.tensor_store", exact=True):
     def interpret(self, frame: Frame) -> None:
         places = _places(self, frame, self.map, self.coordinates, self.axes)
         element = places.element
+        for coordinate in self.coordinates:
+            if int(frame[coordinate]) < 0:
+                raise LaunchError(
+                    f"{self.name} begins at {int(frame[coordinate])}, in front of its array",
+                    self.span,
+                )
         if places.end * element.itemsize % GRAIN:
             raise LaunchError(
                 f"{self.name} to rows of {places.end} elements, no multiple of {GRAIN} bytes",

@@ -154,6 +154,11 @@ class Plans:
             raise NotRaised("its rows are places of several axes, one behind the other")
         if any(axis.told == () for axis in found.axes):
             raise NotRaised("its mask or its address depends on what is read from memory")
+        for axis, start in found.begins:
+            # The hardware copies nothing to memory from in front of an array, unlike from memory.
+            if axis.bounded_below and not axis.within and self._known(start)[0] < 0:
+                held = self.names.spelled(start)
+                raise NotRaised(f"a box may begin at {held}, in front of where its mask is on")
         end, size = found.axes[-1].extent, request.itemsize
         if self.facts.divisor(end) * size % GRAIN:
             held = self.names.spelled(end)
