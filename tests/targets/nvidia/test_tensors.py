@@ -327,3 +327,50 @@ def test_a_copy_into_another_buffer_than_its_map_fills_is_refused():
         unit = chip("sm_90a")
         with pytest.raises(KernelError, match="does not fill a shared"):
             _llvm(_placed(State(unit, Recorder(), module), module, unit))
+
+
+NARROWER = """  %rest = gpu.tensor_map %x, [%m, %k], [%s] {{type = tensor_map<64x16xf16>, swizzle = 128}} : tensor_map<64x16xf16>
+  %map = gpu.tensor_map %x, [%m, %k], [%s] rest %rest {{type = tensor_map<64x144xf16>, swizzle = 128, piece = (64, 64)}} : tensor_map<64x144xf16>"""  # noqa: E501
+
+
+def with_a_narrower_box(width: int = 128) -> str:
+    """Return a kernel that copies 144 columns: two boxes of 64 and one of 16."""
+    lines = KERNEL.replace("64x256", "64x144").replace("32768", str(64 * 144 * 2)).splitlines()
+    layout = swizzled((64, 144), 2, exchange=False, width=width)
+    return "\n".join([*lines[:2], NARROWER, *lines[3:]]).format(layout=layout)
+
+
+def written(text: str) -> str:
+    module, unit = parse_module(text), chip("sm_90a")
+    return _ptx(_llvm(_placed(State(unit, Recorder(), module), module, unit))).ptx
+
+
+def test_the_last_box_of_a_row_has_a_map_of_its_own():
+    ptx = written(with_a_narrower_box())
+    copies = re.findall(r"cp\.async\.bulk\.tensor\.2d\.\S+ \[%r\d+\], \[(%rd\d+),", ptx)
+    assert len(copies) == 3
+    assert copies[0] == copies[1] != copies[2]
+    assert "expect_tx.shared::cta.b64 _, [%r" in ptx
+    assert f"], {64 * 144 * 2};" in ptx  # what the boxes have, not the slot of 64 x 192
+    with pytest.raises(KernelError, match="does not fill a shared"):
+        written(with_a_narrower_box(width=32))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("64x16xf16", "64x8xf16"),  # 16 columns are left
+        ("64x16xf16", "64x64xf16"),  # no narrower one
+        ("64x16xf16", "32x16xf16"),  # other rows
+        ("swizzle = 128} : tensor_map<64x16", "swizzle = 32} : tensor_map<64x16"),
+        ("[%m, %k], [%s] {type = tensor_map<64x16", "[%k, %k], [%s] {type = tensor_map<64x16"),
+        ("rest %rest", "rest %other"),
+    ],
+)
+def test_a_map_of_last_boxes_is_that_of_the_others_but_for_its_extent(old: str, new: str):
+    text = with_a_narrower_box()
+    assert old in text
+    other = "  %other = gpu.tensor_map %x, [%m, %k], [%k] {type = tensor_map<64x16xf16>, swizzle = 128} : tensor_map<64x16xf16>\n  %map"  # noqa: E501
+    text = text.replace(old, new).replace("  %map", other, 1)
+    with pytest.raises(KernelError, match="in pieces of"):
+        parse_module(text)

@@ -25,10 +25,10 @@ def between(module: Module, layout: LinearLayout) -> Module:
     def moved(op: Op, builder: Builder) -> Value | None:
         if not isinstance(op, Cast) or element_of(op.result.type).bits != 16:
             return None
+        had = layout_of(op.result.type)
+        assert had is not None
         source = builder.add(ConvertLayout(op.source, layout))
-        return builder.add(
-            ConvertLayout(builder.add(Cast(source, op.to)), layout_of(op.result.type))
-        )
+        return builder.add(ConvertLayout(builder.add(Cast(source, op.to)), had))
 
     return rebuild(module, moved)
 

@@ -153,12 +153,12 @@ def _box(op: TensorLoad, blocks: int) -> Box | None:
         """Make the map of boxes of a tile that has so many elements along the last axis."""
         piece = piece_of(box, op.axes, rank)
         type = replace(source.type, box=(*source.type.box[:-1], last))
-        map = MakeTensorMap(
+        found = MakeTensorMap(
             source.base, source.extents, source.strides, source.windows, rest, type=type,
             swizzle=plan.swizzle, piece=() if piece == type.box else piece,
             span=source.span, origins=(source.id,),
         )  # fmt: skip
-        return builder.add(map, source.result.hint)
+        return builder.add(found, source.result.hint)
 
     def prepare(builder: Builder, buffer: Shared) -> Value:
         plan, rest = planned(buffer), None

@@ -72,9 +72,9 @@ class MakeTensorMap(Op, mnemonic="gpu.tensor_map", effects=NONE, exact=True):
 
     With `swizzle` = 32, 64 or 128 the copies write the rows of a piece, which are then no longer
     than so many bytes, with the 16-byte chunks of eight of them exchanged (layouts.SWIZZLES).
-    `piece`: the box of one copy, where a box of the type is several; () for the whole. `rest` is the
-    map of the last of them along the last axis, where these are narrower; without one they may
-    reach beyond the box. Whatever is narrower than the swizzle leaves the rest of its rows alone.
+    `piece`: the box of one copy, where a box of the type is several; () for the whole. `rest`: the
+    map of the last of them along the last axis, where these are narrower; without it they may reach
+    beyond the box. Copies that are narrower than the swizzle leave the rest of its rows alone.
     `windows` of a walked map: first place, how many and how far apart, of each axis that has one.
 
         %4 = gpu.tensor_map %0, [%1, %2], [%3] {type = tensor_map<16x8xf16>} : tensor_map<16x8xf16>
