@@ -259,7 +259,7 @@ def _store_round(
             whole = [one or zero(type) for one in held]
             if number in pairs:
                 words = [
-                    pairs[number].get(n) or low.pack(whole[2 * n : 2 * n + 2], type)
+                    pairs[number].get(n) or low.packing.pack(whole[2 * n : 2 * n + 2], type)
                     for n in range(len(whole) // 2)
                 ]
                 store_vector(low, addresses(step.offset), words, "i32", 4)
@@ -291,7 +291,7 @@ def _pairs_of_lone(
         if (held[n] is None) != (held[n + 1] is None)
     ]
     for one, other in zip(lone[::2], lone[1::2], strict=False):
-        both = low.pack([one[3], other[3]], type)
+        both = low.packing.pack([one[3], other[3]], type)
         for (number, place, is_high, _), has_it in ((one, not one[2]), (other, other[2])):
             way = "shl" if is_high else "lshr"
             word = both if has_it else low.emit.shift(way, "i32", both, 16)
