@@ -6,36 +6,47 @@ side by side. So a layout fits exactly if it is made of such columns. CUDA 13.0 
 CUtensorMapSwizzle; PTX ISA 9.0, "Tensors", swizzling modes (sm_90).
 
 The hardware asks for the rows of a box one by one, some two cycles for each, however short they
-are (measured on an H200). So a tile of 144 columns of 2 bytes is better copied as three boxes of 64
-columns than as nine of 16: the last one brings more than the tile has (`over`).
+are (measured on an H200). So a tile of 144 columns of 2 bytes is better copied as two boxes of 64
+columns and one of 16 than as nine of 16. The rows of the last one are W bytes apart as well, the
+rest of each is left alone (CUDA C++ Programming Guide, "TMA Swizzle": shared memory has room for
+the whole width). It brings more than the tile has only where that ends amid 16 bytes (`over`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 
 from workbench.layouts.f2 import log2
 from workbench.layouts.families import SWIZZLES
 from workbench.layouts.linear import LinearLayout
 from workbench.layouts.packing import packing
 
-#: The most elements of a box along one axis.
-MOST_BOX = 256
+#: The most elements of a box along one axis, and the bytes of which its rows are multiples.
+MOST_BOX, _GRAIN = 256, 16
 
 
 @dataclass(frozen=True, slots=True)
 class TensorPlan:
     """Which boxes fill a tile of two axes, and where each begins.
 
-    swizzle: bytes of a row of a box. box: its extents, in the order of the tile's axes.
-    pieces: where each box begins in the tile, and its offset in bytes in the buffer. The last ones
-    may bring elements that lie beyond the tile.
+    swizzle: bytes from one row of a box to the next. box: its extents, in the order of the tile's
+    axes. pieces: where each box begins in the tile, and its offset in bytes in the buffer.
+    narrower: the extents of the boxes in `rest`, each the last of its rows; None: there are none.
+    The last of a row may bring elements that lie beyond the tile.
     """
 
     swizzle: int
     box: tuple[int, int]
     pieces: tuple[tuple[tuple[int, int], int], ...]
+    narrower: tuple[int, int] | None = None
+    rest: tuple[tuple[tuple[int, int], int], ...] = ()
+
+    @property
+    def elements(self) -> int:
+        """How many elements all boxes bring."""
+        return len(self.pieces) * prod(self.box) + len(self.rest) * prod(self.narrower or ())
 
 
 @lru_cache(1024)
@@ -47,15 +58,18 @@ def tensor_fits(
     shared: the layout of a buffer of two axes whose elements have `itemsize` bytes, packed
     (packing.py); `inner` is the axis whose elements lie side by side in the tensor. The buffer's
     address must be a multiple of 1024. `over`: whether boxes may bring what lies beyond the tile
-    along that axis, into bytes of the buffer that hold nothing else. `most`: the rows of a box are
+    along that axis, up to the end of its last 16 bytes. `most`: the rows of a box are
     no more, and divide these.
     """
     if shared.rank != 2:
         return None
     extent, rows = shared.shape[inner], shared.shape[1 - inner]
+    grain = max(1, _GRAIN // itemsize)
     for width in SWIZZLES:
         across = width // itemsize
-        if (extent % across and not over) or (rows > 8 and rows % 8):
+        last = -(-(extent % across) // grain) * grain
+        beyond = -extent % grain if last else 0
+        if (beyond and not over) or (rows > 8 and rows % 8):
             continue
         parts = xor_free_parts(shared, itemsize, width)
         if parts is None:
@@ -67,34 +81,36 @@ def tensor_fits(
         )
         if not runs or any(part != width << bit for bit, part in enumerate(down)):
             continue
-        found = _plan(extent, rows, across, width, columns, inner, most or rows)
+        found = _plan(extent, rows, across, last, width, columns, inner, most or rows)
         have = packing(shared, itemsize).size * itemsize
-        if found is not None and extent % across:
-            (_, last), tall = found.pieces[-1], found.box[1 - inner]
-            if last + tall * width > have:
+        if found is not None and beyond:
+            (_, place), tall = [*found.pieces, *found.rest][-1], found.box[1 - inner]
+            if place + tall * width > have:
                 continue
         return found
     return None
 
 
 def _plan(
-    extent: int, rows: int, across: int, width: int, columns: tuple[int, ...], inner: int,
-    most: int,
+    extent: int, rows: int, across: int, last: int, width: int, columns: tuple[int, ...],
+    inner: int, most: int,
 ) -> TensorPlan | None:  # fmt: skip
     heights = range(min(most, MOST_BOX), 0, -1)
     tall = next((n for n in heights if most % n == 0 and _whole(n, rows)), 0)
     if not tall:
         return None
-    found: list[tuple[tuple[int, int], int]] = []
+    found: list[list[tuple[tuple[int, int], int]]] = []
     for start in range(0, extent, across):
         place = sum(part for bit, part in enumerate(columns) if start >> bit & 1)
         if place % (8 * width):
             return None  # the XOR is one of address bits: eight rows start at 0 there
-        for row in range(0, rows, tall):
-            where = (row, start) if inner else (start, row)
-            found.append((where, place + row * width))
-    box = (tall, across) if inner else (across, tall)
-    return TensorPlan(width, box, tuple(found))
+        places = range(0, rows, tall)
+        found.append([((n, start) if inner else (start, n), place + n * width) for n in places])
+    wide = last if last and len(found) == 1 else across
+    rest = found.pop() if last not in (0, wide, across) else []
+    boxes = [(tall, n) if inner else (n, tall) for n in (wide, last)]
+    pieces = tuple(piece for column in found for piece in column)
+    return TensorPlan(width, boxes[0], pieces, boxes[1] if rest else None, tuple(rest))
 
 
 def _whole(tall: int, rows: int) -> bool:

@@ -67,12 +67,19 @@ def copied(held: Any) -> Any:
     return held.copy() if isinstance(held, np.ndarray) else held
 
 
-@pytest.mark.parametrize(("kind", "n", "pieces"), [("nn", 48, (16, 64)), ("nt", 48, ())])
+@pytest.mark.parametrize(
+    ("kind", "n", "boxes"),
+    [
+        ("nn", 48, {(16, 48): (16, 48)}), ("nt", 48, {(48, 16): (48, 16)}),
+        ("nn", 80, {(16, 80): (16, 64), (16, 16): (16, 16)}),
+        ("nn", 128, {(16, 128): (16, 64)}),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("bounded", [True, False])
-def test_boxes_are_wide_where_the_array_goes_on_beside_the_tile(
-    kind: str, n: int, pieces: tuple[int, ...], bounded: bool
+def test_boxes_are_wide_and_the_last_one_as_wide_as_what_is_left(
+    kind: str, n: int, boxes: dict[tuple[int, ...], tuple[int, ...]], bounded: bool
 ):
-    """48 columns are one box of 64, or three of 16 where nothing says that there are more."""
+    """48 columns are one box, 80 one of 64 and one of 16: whether or not the array ends there."""
     m, k = 64, 16
     _, raised, _ = before_and_after(staged(m, n, k, 4, kind))
     if not bounded:
@@ -80,12 +87,9 @@ def test_boxes_are_wide_where_the_array_goes_on_beside_the_tile(
     after = pipeline_loads(raised, Remarks(), SM_90A)
     verify_layouts(after, SM_90A)
     maps = [op for op in after.walk() if isinstance(op, MakeTensorMap) and op.swizzle]
-    found = {op.type.box: op.piece for op in maps}
-    if kind == "nn" and not bounded:
-        pieces = (16, 16)
-    assert found[(k, n) if kind == "nn" else (n, k)] == pieces
+    assert {op.type.box: op.copied for op in maps if op.type.box != (m, k)} == boxes
     (expected,) = {op.bytes for op in after.walk() if isinstance(op, Expect)}
-    assert expected == sum(op.copied_bytes for op in maps)
+    assert expected == 2 * k * (m + n)  # each byte of the tiles once
     arguments = staged_arguments(m, n, 3 * k, kind)
     wanted = meaning(raised, (1,), [copied(a) for a in arguments])
     assert meaning(after, (1,), arguments) == wanted

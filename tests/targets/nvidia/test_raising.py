@@ -454,11 +454,11 @@ PLANTED: dict[str, tuple[str, Any, str]] = {
         "workbench.analysis.demanded.Demanded._names", lambda self, form, loop: False, "handed on",
     ),
     "coordinates may be negative": (
-        "workbench.targets.nvidia.passes.raise_tma.Plans.ask",
+        "workbench.targets.nvidia.passes.tma_plans.Plans.ask",
         lambda self, plan, facts: iter(()), "no lower bound",
     ),
     "boxes end an element later": (
-        "workbench.targets.nvidia.passes.raise_tma.plan", _one_too_many, "two bounds",
+        "workbench.targets.nvidia.passes.tma_plans.plan", _one_too_many, "two bounds",
     ),
     "lower bounds are forgotten": (
         "workbench.targets.nvidia.raising.bounds_of", _no_lower_bounds, "two bounds",

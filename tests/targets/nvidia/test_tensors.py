@@ -236,29 +236,41 @@ def test_boxes_fill_a_buffer_as_the_hardware_does(
     assert seen == shape[0] * shape[1]
 
 
-@pytest.mark.parametrize("columns", [40, 48, 96, 144, 160, 224])
+@pytest.mark.parametrize("columns", [36, 40, 48, 80, 96, 100, 144, 160, 176, 208, 224])
 @pytest.mark.parametrize("rows", [8, 64])
-def test_wide_boxes_write_beside_the_tile_but_not_over_it(rows: int, columns: int):
-    layout = swizzled((rows, columns), 2, exchange=False, width=128)
-    assert tensor_fits(layout, 2, 1) is None
-    plan = tensor_fits(layout, 2, 1, over=True)
+@pytest.mark.parametrize("itemsize", [1, 2, 4])
+def test_the_last_box_of_a_row_is_as_wide_as_what_is_left(rows: int, columns: int, itemsize: int):
+    """Boxes write the tile and nothing else, where it does not end amid 16 bytes."""
+    across, grain = 128 // itemsize, 16 // itemsize
+    if columns < across // 2:
+        return  # its rows are shorter than half of the swizzle: the layout has none so wide
+    layout = swizzled((rows, columns), itemsize, exchange=False, width=128)
+    plan = tensor_fits(layout, itemsize, 1, over=True)
+    exact = tensor_fits(layout, itemsize, 1)
     assert plan is not None
-    assert (plan.swizzle, plan.box) == (128, (rows, 64))
-    places, size = packing(layout, 2).scaled(2), packing(layout, 2).size * 2
+    assert exact == (None if columns % grain else plan)
+    whole, left = divmod(columns, across)
+    assert (plan.swizzle, len(plan.pieces)) == (128, max(1, whole))
+    last = (rows, -(-left // grain) * grain)
+    assert plan.box == ((rows, across) if whole else last)
+    assert plan.narrower == (last if whole and left and last[1] < across else None)
+    packed = packing(layout, itemsize)
+    places, size = packed.scaled(itemsize), packed.size * itemsize
     inverse = {layout.unflatten(flat): n for n, flat in enumerate(layout.table("offset"))}
     taken: dict[int, tuple[int, int]] = {}
-    for (row, start), base in plan.pieces:
-        for down in range(rows):
-            for along in range(64):
-                address = base + down * 128 + along * 2
-                address ^= (address >> 7 & 7) << 4
-                assert address < size
-                assert taken.setdefault(address, (row + down, start + along)) == (
-                    row + down, start + along,
-                )  # fmt: skip
-    for row in range(rows):
-        for column in range(columns):
-            assert taken[places.place(inverse[row, column] * 2)] == (row, column)
+    boxes = [(piece, plan.box) for piece in plan.pieces]
+    boxes += [(piece, plan.narrower) for piece in plan.rest if plan.narrower is not None]
+    for ((row, start), base), (tall, wide) in boxes:
+        for down, along in product(range(tall), range(wide)):
+            address = base + down * 128 + along * itemsize
+            address ^= (address >> 7 & 7) << 4
+            assert address < size
+            assert address not in taken
+            taken[address] = row + down, start + along
+    assert len(taken) == plan.elements
+    for row, column in product(range(rows), range(columns)):
+        assert taken[places.place(inverse[row, column] * itemsize)] == (row, column)
+    assert plan.elements - rows * columns == rows * (-columns % grain)
 
 
 def test_a_buffer_has_room_for_what_boxes_bring_beyond_it():
@@ -267,7 +279,7 @@ def test_a_buffer_has_room_for_what_boxes_bring_beyond_it():
         layout = swizzled((rows, columns), 2, exchange=False)
         plan = tensor_fits(layout, 2, 1, over=True)
         room = packing(layout, 2).size * 2
-        assert plan is None or len(plan.pieces) * plan.box[0] * plan.swizzle <= room
+        assert plan is None or plan.elements * 2 <= room
 
 
 def test_other_buffers_are_not_filled_by_boxes():
@@ -315,3 +327,50 @@ def test_a_copy_into_another_buffer_than_its_map_fills_is_refused():
         unit = chip("sm_90a")
         with pytest.raises(KernelError, match="does not fill a shared"):
             _llvm(_placed(State(unit, Recorder(), module), module, unit))
+
+
+NARROWER = """  %rest = gpu.tensor_map %x, [%m, %k], [%s] {{type = tensor_map<64x16xf16>, swizzle = 128}} : tensor_map<64x16xf16>
+  %map = gpu.tensor_map %x, [%m, %k], [%s] rest %rest {{type = tensor_map<64x144xf16>, swizzle = 128, piece = (64, 64)}} : tensor_map<64x144xf16>"""  # noqa: E501
+
+
+def with_a_narrower_box(width: int = 128) -> str:
+    """Return a kernel that copies 144 columns: two boxes of 64 and one of 16."""
+    lines = KERNEL.replace("64x256", "64x144").replace("32768", str(64 * 144 * 2)).splitlines()
+    layout = swizzled((64, 144), 2, exchange=False, width=width)
+    return "\n".join([*lines[:2], NARROWER, *lines[3:]]).format(layout=layout)
+
+
+def written(text: str) -> str:
+    module, unit = parse_module(text), chip("sm_90a")
+    return _ptx(_llvm(_placed(State(unit, Recorder(), module), module, unit))).ptx
+
+
+def test_the_last_box_of_a_row_has_a_map_of_its_own():
+    ptx = written(with_a_narrower_box())
+    copies = re.findall(r"cp\.async\.bulk\.tensor\.2d\.\S+ \[%r\d+\], \[(%rd\d+),", ptx)
+    assert len(copies) == 3
+    assert copies[0] == copies[1] != copies[2]
+    assert "expect_tx.shared::cta.b64 _, [%r" in ptx
+    assert f"], {64 * 144 * 2};" in ptx  # what the boxes have, not the slot of 64 x 192
+    with pytest.raises(KernelError, match="does not fill a shared"):
+        written(with_a_narrower_box(width=32))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("64x16xf16", "64x8xf16"),  # 16 columns are left
+        ("64x16xf16", "64x64xf16"),  # no narrower one
+        ("64x16xf16", "32x16xf16"),  # other rows
+        ("swizzle = 128} : tensor_map<64x16", "swizzle = 32} : tensor_map<64x16"),
+        ("[%m, %k], [%s] {type = tensor_map<64x16", "[%k, %k], [%s] {type = tensor_map<64x16"),
+        ("rest %rest", "rest %other"),
+    ],
+)
+def test_a_map_of_last_boxes_is_that_of_the_others_but_for_its_extent(old: str, new: str):
+    text = with_a_narrower_box()
+    assert old in text
+    other = "  %other = gpu.tensor_map %x, [%m, %k], [%k] {type = tensor_map<64x16xf16>, swizzle = 128} : tensor_map<64x16xf16>\n  %map"  # noqa: E501
+    text = text.replace(old, new).replace("  %map", other, 1)
+    with pytest.raises(KernelError, match="in pieces of"):
+        parse_module(text)

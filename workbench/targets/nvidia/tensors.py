@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from workbench.ir import Builder, Module, Op, Scalar, Shared, Value, element_of, layout_of
 from workbench.layouts import SWIZZLES, TensorPlan, swizzle_width, swizzled, tensor_fits
@@ -24,7 +25,7 @@ from workbench.targets.nvidia.ops import (
     TensorLoad,
     TensorStore,
 )
-from workbench.targets.nvidia.ops.tensors import outermost
+from workbench.targets.nvidia.ops.tensors import GRAIN, outermost
 from workbench.targets.nvidia.table import NVIDIA
 from workbench.targets.simt.copying import Ahead, Box, Lasting
 from workbench.targets.simt.lowering import Lowering, at, llvm_type
@@ -75,15 +76,16 @@ def tensor_plan(
 
 
 def _width(source: MakeTensorMap, extent: int) -> int:
-    """Return the bytes of a row of a box for a tile of so many elements along the last axis.
+    """Return the bytes from row to row of a box for a tile of so many elements along the last axis.
 
-    As wide as there are, where that makes fewer rows, and the map says where the array ends: what
-    a row then has beyond the tile is the array's, or reads as zero.
+    As wide as there are, where that makes fewer rows: the last box may be narrower than that. What
+    it brings beyond the tile, if that ends amid 16 bytes, is the array's, or reads as zero, if the
+    map says where the array ends.
     """
     size = source.type.element.itemsize
     narrow, row = swizzle_width(extent, size), extent * size
     wide = min(max(SWIZZLES), (1 << (extent - 1).bit_length()) * size)
-    if wide not in SWIZZLES or not _is_bounded(source):
+    if wide not in SWIZZLES or (row % GRAIN and not _is_bounded(source)):
         return narrow
     return wide if -(-row // wide) < -(-row // narrow) else narrow
 
@@ -94,10 +96,10 @@ def _is_bounded(source: MakeTensorMap) -> bool:
     return not isinstance(end, Constant) or end.value != UNBOUNDED
 
 
-def piece_of(plan: TensorPlan, axes: Sequence[int], rank: int) -> tuple[int, ...]:
-    """Return the box of one copy by the axes of its map."""
+def piece_of(box: Sequence[int], axes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """Return the box of one copy of a tile by the axes of its map."""
     found = [1] * rank
-    for axis, extent in zip(axes, plan.box, strict=True):
+    for axis, extent in zip(axes, box, strict=True):
         found[axis] = extent
     return tuple(found)
 
@@ -118,7 +120,7 @@ def ring_of_load(op: TensorLoad, on: Setting) -> Ahead | None:
     plan = tensor_plan(buffer, op.axes, rank, over=over, parts=op.parts)
     # Where the next places of a walk are is not known before it has been walked.
     fits = plan is not None and not (
-        source.type.walked and piece_of(plan, op.axes, rank)[-2] < source.type.box[-2]
+        source.type.walked and piece_of(plan.box, op.axes, rank)[-2] < source.type.box[-2]
     )
     return Ahead(
         buffer=buffer,
@@ -140,18 +142,30 @@ def _box(op: TensorLoad, blocks: int) -> Box | None:
         return None
     rank, over = len(source.type.box), _is_bounded(source)
 
-    def prepared(buffer: Shared) -> MakeTensorMap:
+    def planned(buffer: Shared) -> TensorPlan:
         plan = tensor_plan(buffer, op.axes, rank, over=over, parts=op.parts, blocks=blocks)
         assert plan is not None
-        piece = piece_of(plan, op.axes, rank)
-        return MakeTensorMap(
-            source.base, source.extents, source.strides, source.windows, type=source.type,
-            swizzle=plan.swizzle, piece=() if piece == source.type.box else piece,
+        return plan
+
+    def made(
+        builder: Builder, plan: TensorPlan, box: Sequence[int], last: int, rest: Value | None = None
+    ) -> Value:
+        """Make the map of boxes of a tile that has so many elements along the last axis."""
+        piece = piece_of(box, op.axes, rank)
+        type = replace(source.type, box=(*source.type.box[:-1], last))
+        found = MakeTensorMap(
+            source.base, source.extents, source.strides, source.windows, rest, type=type,
+            swizzle=plan.swizzle, piece=() if piece == type.box else piece,
             span=source.span, origins=(source.id,),
         )  # fmt: skip
+        return builder.add(found, source.result.hint)
 
     def prepare(builder: Builder, buffer: Shared) -> Value:
-        return builder.add(prepared(buffer), source.result.hint)
+        plan, rest = planned(buffer), None
+        if plan.narrower is not None:
+            last = piece_of(plan.narrower, op.axes, rank)[-1]
+            rest = made(builder, plan, plan.narrower, last)
+        return made(builder, plan, plan.box, source.type.box[-1], rest)
 
     def copy(
         held: Value, coordinates: Sequence[Value], to: tuple[Value, Value],
@@ -174,7 +188,7 @@ def _box(op: TensorLoad, blocks: int) -> Box | None:
         source=op.map,
         kind=(op.map.type, op.axes, op.parts),
         reads=op.coordinates,
-        bytes=lambda held: op.parts * prepared(held).copied_bytes,
+        bytes=lambda held: planned(held).elements * held.element.itemsize,
         slots=op.slots,
         decided=lambda channel, slots: {"role": "producer", "channel": channel, "slots": slots},
         prepare=prepare,
@@ -197,10 +211,13 @@ def lower_copy(low: Lowering, op: TensorCopy) -> None:
     assert isinstance(buffer, Shared)
     rank = len(source.type.box)
     plan = tensor_plan(buffer, op.axes, rank, over=True, parts=op.parts, blocks=op.blocks)
-    if plan is None or (plan.swizzle, piece_of(plan, op.axes, rank)) != (
-        source.swizzle, source.copied,
-    ):  # fmt: skip
+    wanted = [one for one in (source, source.narrower) if one is not None]
+    boxes = [] if plan is None else [box for box in (plan.box, plan.narrower) if box is not None]
+    if plan is None or [(one.swizzle, one.copied) for one in wanted] != [
+        (plan.swizzle, piece_of(box, op.axes, rank)) for box in boxes
+    ]:
         raise KernelTypeError(f"{op.name} of {source.type} does not fill a {buffer}", op.span)
+    pieces = [*plan.pieces, *plan.rest]
     base, counter = slot_base(low, op.buffer, op.slot), _place(low, op.barriers, op.turn)
     starts = [_i32(low, v) for v in op.coordinates]
     offsets = [low.emit.trunc(v, "i32", "i16") for v in reversed(starts[op.parts * rank :])]
@@ -221,7 +238,9 @@ def lower_copy(low: Lowering, op: TensorCopy) -> None:
             moved[row] = emit.add("i32", moved[row], _part_of(low, buffer.shape[rows], op))
             address = at(low, address, _part_of(low, buffer.shape[rows] * plan.swizzle, op))
         target = emit.pure(f"ptrtoint {low.shared_pointer} {address} to i32")
-        arguments = [f"i32 {target}", f"ptr {low.scalar(op.map)}"]
+        held = source.rest if (tuple(where), offset) in plan.rest else op.map
+        assert held is not None
+        arguments = [f"i32 {target}", f"ptr {low.scalar(held)}"]
         arguments += [f"i32 {start}" for start in reversed(moved)]
         arguments += [f"i32 {counter}", *(f"i16 {offset}" for offset in offsets)]
         arguments += [f"i16 {(1 << op.blocks) - 1}"] if together else []
@@ -229,14 +248,14 @@ def lower_copy(low: Lowering, op: TensorCopy) -> None:
         _one_does(low, text, arguments, op.when, leader)
 
     if op.together is None:
-        _by_warps(low, plan.pieces, start)
+        _by_warps(low, pieces, start)
         return
     share, alone, end = (emit.fresh(word) for word in ("share", "alone", "copied"))
     emit.branch(low.scalar(op.together), share, alone)
     for label, together in ((share, True), (alone, False)):
         emit.label(label)
         with emit.scope():
-            for where, offset in plan.pieces:
+            for where, offset in pieces:
                 if not together or where[rows] < buffer.shape[rows] // op.blocks:
                     start(where, offset, together=together)
         emit.jump(end)

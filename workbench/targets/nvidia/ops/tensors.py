@@ -20,6 +20,7 @@ a load to a map must have proven it, or have the launch ask. PTX ISA 9.0, "Tenso
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import gcd, prod
 from typing import NamedTuple
 
@@ -71,9 +72,10 @@ class MakeTensorMap(Op, mnemonic="gpu.tensor_map", effects=NONE, exact=True):
 
     With `swizzle` = 32, 64 or 128 the copies write the rows of a piece, which are then no longer
     than so many bytes, with the 16-byte chunks of eight of them exchanged (layouts.SWIZZLES).
-    `piece`: the box of one copy, where a box of the type is several; () for the whole. The last of
-    them along the last axis may reach beyond the box. `windows` of a walked map: first place, how
-    many and how far apart, of each axis that has one.
+    `piece`: the box of one copy, where a box of the type is several; () for the whole. `rest`: the
+    map of the last of them along the last axis, where these are narrower; without it they may reach
+    beyond the box. Copies that are narrower than the swizzle leave the rest of its rows alone.
+    `windows` of a walked map: first place, how many and how far apart, of each axis that has one.
 
         %4 = gpu.tensor_map %0, [%1, %2], [%3] {type = tensor_map<16x8xf16>} : tensor_map<16x8xf16>
     """
@@ -82,6 +84,7 @@ class MakeTensorMap(Op, mnemonic="gpu.tensor_map", effects=NONE, exact=True):
     extents: tuple[Value, ...]
     strides: tuple[Value, ...]
     windows: tuple[Value, ...] = ()
+    rest: Value | None = None
     type: TensorMap = attribute()
     swizzle: int = attribute(default=0)
     piece: tuple[int, ...] = attribute(default=())
@@ -111,6 +114,26 @@ class MakeTensorMap(Op, mnemonic="gpu.tensor_map", effects=NONE, exact=True):
             or any(b % p for b, p in zip(self.type.box[:-1], self.piece[:-1], strict=True))
         ):
             raise ShapeError(f"{self.name} of {self.type} in pieces of {self.piece}", self.span)
+        self._verify_rest()
+
+    def _verify_rest(self) -> None:
+        if self.rest is None:
+            return
+        held, (*outer, last) = self.narrower, self.type.box
+        left = last % self.copied[-1]
+        same = held is not None and (
+            (held.base, held.extents, held.strides, held.windows, held.swizzle, held.copied[:-1])
+            == (self.base, self.extents, self.strides, self.windows, self.swizzle, self.copied[:-1])
+            and held.type == replace(self.type, box=(*outer, held.type.box[-1]))
+        )
+        if held is None or not same or held.rest is not None or not (
+            0 < left <= held.copied[-1] == held.type.box[-1] < self.copied[-1]
+        ):  # fmt: skip
+            raise ShapeError(
+                f"{self.name} of {self.type} in pieces of {self.copied}, the last of them of "
+                f"{self.rest.type}",
+                self.span,
+            )
 
     def _verify_windows(self) -> None:
         box, count = self.type.box, windowed(self.type)
@@ -139,10 +162,23 @@ class MakeTensorMap(Op, mnemonic="gpu.tensor_map", effects=NONE, exact=True):
         return self.piece or self.type.box
 
     @property
+    def narrower(self) -> MakeTensorMap | None:
+        """The map of the last copies of a box along the last axis, where they have their own."""
+        held = None if self.rest is None else self.rest.op
+        return held if isinstance(held, MakeTensorMap) else None
+
+    @property
+    def _own(self) -> int:
+        """How many elements this map's copies bring of a row of a box."""
+        wide, row = self.copied[-1], self.type.box[-1]
+        return (-(-row // wide) if self.rest is None else row // wide) * wide
+
+    @property
     def copied_bytes(self) -> int:
         """How many bytes the copies of a box move, with what they bring beyond it."""
-        count = prod(-(-b // p) * p for b, p in zip(self.type.box, self.copied, strict=True))
-        return count * self.type.element.itemsize
+        rest = self.narrower
+        own = prod(self.type.box[:-1]) * self._own * self.type.element.itemsize
+        return own + (rest.copied_bytes if rest is not None else 0)
 
     @property
     def lines(self) -> float:
@@ -150,10 +186,11 @@ class MakeTensorMap(Op, mnemonic="gpu.tensor_map", effects=NONE, exact=True):
 
         In the mean over boxes that begin at multiples of their extent.
         """
-        size = self.type.element.itemsize
-        row = self.copied[-1] * size
+        size, rest = self.type.element.itemsize, self.narrower
+        row, rows = self.copied[-1] * size, prod(self.type.box[:-1])
         apart = gcd(_LINE, self.type.box[-1] * size)
-        return self.copied_bytes // row * (1 + max(0, row - apart) / _LINE)
+        own = rows * self._own // self.copied[-1] * (1 + max(0, row - apart) / _LINE)
+        return own + (rest.lines if rest is not None else 0)
 
     def interpret(self, frame: Frame) -> Array:
         base = int(frame[self.base])

@@ -58,6 +58,11 @@ class Channel:
         return sum(load.buffer.bytes for load in self.loads)
 
     @property
+    def copied(self) -> int:
+        """The bytes that copies bring into one slot."""
+        return sum(load.box.bytes(load.buffer) for load in self.loads)
+
+    @property
     def reads(self) -> tuple[Read, ...]:
         """Who reads what of all its loads."""
         return tuple(read for load in self.loads for read in load.reads)

@@ -302,10 +302,14 @@ def _decided(
         noted[id(loop)] = loop.noted(body=body, schedule=schedule)
     text = f"{further} producer warp{'s' if further > 1 else ''} + {warps} that multiply"
     each = sum(rings.values())
+    empty = each - sum(
+        {channel.key: channel.copied for c in channels.values() for channel in c}.values()
+    )
     for loop in loops:
         remarks.note(
             loop,
             f"specialised: {text}, ring of {slots} x {each:,} bytes"
+            + (f", {empty:,} of them empty beside a narrower box" if empty else "")
             + (f", {beside:,} bytes loaded first" if beside else "")
             + (f", {registers[1]} registers each" if registers else ""),
             "applied",
