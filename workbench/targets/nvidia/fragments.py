@@ -208,4 +208,7 @@ def repeated(op: Reshape, axis: int) -> Value | None:
 
 def _is_small(value: Value) -> bool:
     """Say whether a value is a constant, a tile that is repeated, or one scalar for all."""
-    return not shape_of(value.type) or isinstance(value.op, Constant | Broadcast | Splat)
+    made = value.op
+    if isinstance(made, Reshape):  # each element several times in a row
+        made = made.source.op
+    return not shape_of(value.type) or isinstance(made, Constant | Broadcast | Splat)
