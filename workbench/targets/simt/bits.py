@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from workbench.ir import BF16, F16, Scalar, Value, element_of, shape_of
 from workbench.ops import Bitcast, Cast, Constant, Elementwise
 from workbench.targets.simt.fields import Field, field_of, shifts_of, spread
-from workbench.targets.simt.lowering import Lowering
+from workbench.targets.simt.lowering import Lowering, llvm_type
 
 _WIDTH = 16
 
@@ -55,22 +55,21 @@ def _mask(field: Field) -> int:
 def bits_of(value: Value) -> Bits | None:
     """Return of which fields a tile of integers of 16 bits is put together; None if of none."""
     op = value.op
-    if not isinstance(element_of(value.type), Scalar) or not shape_of(value.type):
+    if not _is_integer(value) or not shape_of(value.type):
         return None
     if isinstance(op, Elementwise) and op.function in ("or", "xor", "add") and len(op.inputs) == 2:
         return _together(*op.inputs)
-    if isinstance(op, Cast) and isinstance(op.source.op, Elementwise) and _narrows(op):
-        if (found := bits_of(op.source)) is not None:
-            return found if found.taken >> _WIDTH == 0 else None
+    if isinstance(op, Cast) and _is_integer(op.source) and (found := bits_of(op.source)):
+        return found if found.taken >> _WIDTH == 0 else None
     field = field_of(value)
     if field is None or field.signed or field.added or field.root is value:
         return None
     return Bits((field,))
 
 
-def _narrows(op: Cast) -> bool:
-    source = element_of(op.source.type)
-    return isinstance(source, Scalar) and source.is_integer and op.to.is_integer
+def _is_integer(value: Value) -> bool:
+    element = element_of(value.type)
+    return isinstance(element, Scalar) and element.is_integer
 
 
 def _together(first: Value, second: Value) -> Bits | None:
@@ -79,7 +78,7 @@ def _together(first: Value, second: Value) -> Bits | None:
         return None
     if isinstance(second.op, Constant):
         ones = int(second.op.value)
-        return replace(found, ones=found.ones | ones) if ones >= 0 and not found.taken & ones else None
+        return None if ones < 0 or found.taken & ones else replace(found, ones=found.ones | ones)
     more = bits_of(second)
     if more is None or found.taken & more.taken or found.root is not more.root:
         return None
@@ -98,23 +97,21 @@ def floats_of_bits(low: Lowering, op: Bitcast) -> list[str | None] | None:
     for first in sorted({register & ~1 for register in live}):
         pair = [register if register in live else register ^ 1 for register in (first, first + 1)]
         places = [_place_of(low, bits, register) for register in pair]
-        found[first : first + 2] = _side_by_side(low, (bits, bits), places, op.to)
+        found[first : first + 2] = _side_by_side(low, (bits, bits), places, llvm_type(op.to))
     return found
 
 
 def neighbours_of_bits(
     low: Lowering, values: Sequence[Value], registers: Sequence[int]
 ) -> dict[int, list[str]] | None:
-    """Return some registers of two tiles of such floats, made side by side; None if they are not."""
+    """Return some registers of two tiles of such floats, made side by side in a word."""
     first, second = (_known(low, value) for value in values)
     to = element_of(values[0].type)
     if first is None or second is None or not _alike(first, second):
         return None
-    assert isinstance(to, Scalar)
+    both, type = (first, second), llvm_type(to)
     return {
-        register: _side_by_side(
-            low, (first, second), [_place_of(low, bits, register) for bits in (first, second)], to
-        )
+        register: _side_by_side(low, both, [_place_of(low, one, register) for one in both], type)
         for register in registers
     }
 
@@ -174,10 +171,10 @@ def _place_of(low: Lowering, bits: Bits, register: int) -> tuple[str, int]:
 
 
 def _side_by_side(
-    low: Lowering, both: tuple[Bits, Bits], places: Sequence[tuple[str, int]], to: Scalar
+    low: Lowering, both: tuple[Bits, Bits], places: Sequence[tuple[str, int]], type: str
 ) -> list[str]:
     """Return two floats, made in one word of two words and the bits where their fields begin."""
-    emit, type = low.emit, "half" if to == F16 else "bfloat"
+    emit = low.emit
     words = [word for word, _ in places]
     starts = [at + bits.ends[0] for (_, at), bits in zip(places, both, strict=True)]
     back = 1
