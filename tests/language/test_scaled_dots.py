@@ -130,6 +130,38 @@ def test_the_smallest_scale_and_nan():
     assert (out[2:] == 32).all()
 
 
+@pytest.mark.parametrize(
+    ("to", "exact", "codes"),
+    [("fp16", True, range(16)), ("bf16", True, range(16)), ("fp16", False, (0, 9, 15))],
+)
+def test_every_code_of_4_bits_has_the_product_with_every_scale(to, exact, codes):
+    """As fp32 has it, rounded once; where it is infinite or NaN, too."""
+    codes = torch.tensor(list(codes), dtype=torch.uint8)
+
+    def kernel(out, code_ptr, s_ptr, y_ptr, to: tl.constexpr, exact: tl.constexpr):
+        m, k, n = tl.arange(0, 256), tl.arange(0, 32), tl.arange(0, 16)
+        number = tl.program_id(0)
+        first = (n[None, :] == 0) & (m[:, None] >= 0)
+        x = tl.where(first, tl.load(code_ptr + number), 0).to(tl.uint8)
+        y = tl.load(y_ptr + k[:, None] * 16 + n[None, :])
+        r = tl.dot_scaled(x, tl.load(s_ptr + m[:, None]), "e2m1", y, None, to, fast_math=not exact)
+        tl.store(out + number * 256 + m, tl.sum(tl.where(n[None, :] == 0, r, 0.0), 1))
+
+    type = torch.float16 if to == "fp16" else torch.bfloat16
+    y = torch.zeros((32, 16), dtype=type)
+    y[0] = 1
+    scales = torch.arange(256, dtype=torch.uint8)
+    out = torch.zeros((len(codes), 256))
+    run(kernel, grid=(len(codes),), out=out, code_ptr=codes, s_ptr=scales, y_ptr=y, to=to,
+        exact=exact)  # fmt: skip
+    bits = np.maximum(np.arange(256, dtype=np.uint32) << 23, 1 << 22)
+    factors = torch.from_numpy(bits.view(np.float32).copy())
+    numbers = torch.from_numpy(E2M1.astype(np.float32)[codes & 7] * np.where(codes & 8, -1, 1))
+    want = (numbers[:, None].float() * factors).to(type).float()
+    want[:, 255] = np.nan  # beside others, which are zero
+    assert torch.equal(torch.nan_to_num(out, 7e30), torch.nan_to_num(want, 7e30))
+
+
 #: What holds an operand of a format, and how many numbers one element of it holds.
 HOLDERS = {"e2m1": ("uint8", 2), "e4m3": ("float8e4nv", 1), "e5m2": ("float8e5", 1),
            "bf16": ("bfloat16", 1), "fp16": ("float16", 1)}  # fmt: skip
