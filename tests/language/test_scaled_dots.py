@@ -6,6 +6,7 @@ import torch
 
 import workbench.language as tl
 from tests.language.harness import error_of, from_text, lowered, run
+from tests.targets.everywhere import TARGETS, run_on
 from workbench.source import ConstexprError, ShapeError
 
 RANDOM = np.random.default_rng(3)
@@ -130,11 +131,12 @@ def test_the_smallest_scale_and_nan():
     assert (out[2:] == 32).all()
 
 
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
     ("to", "exact", "codes"),
     [("fp16", True, range(16)), ("bf16", True, range(16)), ("fp16", False, (0, 9, 15))],
 )
-def test_every_code_of_4_bits_has_the_product_with_every_scale(to, exact, codes):
+def test_every_code_of_4_bits_has_the_product_with_every_scale(to, exact, codes, target):
     """As fp32 has it, rounded once; where it is infinite or NaN, too."""
     codes = torch.tensor(list(codes), dtype=torch.uint8)
 
@@ -152,8 +154,8 @@ def test_every_code_of_4_bits_has_the_product_with_every_scale(to, exact, codes)
     y[0] = 1
     scales = torch.arange(256, dtype=torch.uint8)
     out = torch.zeros((len(codes), 256))
-    run(kernel, grid=(len(codes),), out=out, code_ptr=codes, s_ptr=scales, y_ptr=y, to=to,
-        exact=exact)  # fmt: skip
+    run_on(target, kernel, grid=(len(codes),), out=out, code_ptr=codes, s_ptr=scales, y_ptr=y,
+           to=to, exact=exact)  # fmt: skip
     bits = np.maximum(np.arange(256, dtype=np.uint32) << 23, 1 << 22)
     factors = torch.from_numpy(bits.view(np.float32).copy())
     numbers = torch.from_numpy(E2M1.astype(np.float32)[codes & 7] * np.where(codes & 8, -1, 1))
