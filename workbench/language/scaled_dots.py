@@ -6,8 +6,9 @@ scaling, but for results outside the 16-bit format's range.
 
 That gives what fp32 would. 4-bit floats never are any: their bits, put where those of the 16-bit
 format weigh the same, are the number times a power of two, subnormal ones included, and what is
-left is multiplied in that format. fp16 has not all powers of two, so a scale is two factors there,
-of which the first rounds nothing that the second does not make zero.
+left is multiplied in that format; so are e4m3 and its scale in fp16. That has not all powers of
+two, so a scale is two factors there, of which the first rounds nothing but what the second makes
+zero.
 """
 
 from __future__ import annotations
@@ -121,11 +122,12 @@ def _is_given(scale: Any) -> bool:
 class _Decoded:
     """Numbers of an operand, divided by a power of two; in fp32, or in what is multiplied.
 
-    Only those that are divided are in what is multiplied.
+    `ends`: the scales (their exponents) from which on all of them are zero in fp16, and infinite.
     """
 
     value: tensor
     divided: int = 0
+    ends: tuple[int, int] = (0, 0)
 
 
 def _decoded(x: tensor, name: str, packed_axis: int, side: str, to: dtype) -> _Decoded:
@@ -142,6 +144,8 @@ def _decoded(x: tensor, name: str, packed_axis: int, side: str, to: dtype) -> _D
             f"dot_scaled got {side}_format {name!r} for {describe(x)}",
             hint=f"pass {kind.spelling}, or its bits as {raw.spelling}",
         )
+    if name == "e4m3" and to == float16:  # 2^-9 to 448
+        return _Decoded(cast_tensor(bitcast_tensor(x, kind), to), ends=(-34, 25))
     return _Decoded(cast_tensor(bitcast_tensor(x, kind), float32))
 
 
@@ -164,7 +168,7 @@ def _unpacked(x: tensor, axis: int, to: dtype) -> _Decoded:
         halves = permute(halves, *range(rank - 1), rank, rank - 1)
     shape = list(x.shape)
     shape[axis] *= 2
-    return _Decoded(reshape_tensor(halves, tuple(shape)), bias - 1)
+    return _Decoded(reshape_tensor(halves, tuple(shape)), bias - 1, ends=(-28, 17))  # 0.5 to 6
 
 
 def _multiplied(x: _Decoded) -> tensor:
@@ -178,10 +182,9 @@ def _scaled(x: _Decoded, scale: Any, side: str, *, exact_nan: bool) -> _Decoded:
     factors, shape, kind = to_tensor(scale), x.value.shape, x.value.dtype
     run = _run_length(factors, side)
     _check_scale_shape(x.value, factors, run, side)
-    if x.divided and kind == float16 and factors.dtype != float8e4nv:
-        value, numbers = x.value, _half_factors(factors, x.divided, exact_nan=exact_nan)
+    if kind == float16 and factors.dtype != float8e4nv:
+        value, numbers = x.value, _half_factors(factors, x, exact_nan=exact_nan)
     else:
-        kind = kind if x.divided else float32
         value = cast_tensor(_multiplied(x), kind)
         numbers = (cast_tensor(_factors(factors, exact_nan=exact_nan), kind),)
     for number in numbers:
@@ -232,23 +235,22 @@ def _factors(scale: tensor, *, exact_nan: bool) -> tensor:
     return bitcast_tensor(bits, float32)
 
 
-def _half_factors(scale: tensor, divided: int, *, exact_nan: bool) -> tuple[tensor, tensor]:
-    """Return two factors in fp16 whose product is a scale times 2^divided, for e2m1.
+def _half_factors(scale: tensor, x: _Decoded, *, exact_nan: bool) -> tuple[tensor, tensor]:
+    """Return two factors in fp16 whose product is a scale times what numbers are divided by.
 
-    A scale of 2^17 makes its least number, 0.5, infinite: so do 65504 * 65504, and what is above.
-    Below 2^-28 all of them become zero, as by that.
+    Where all but zeros become infinite, 65504 * 65504 may be what does it: no factor is infinite,
+    which would make NaN of zeros.
     """
     exponent = cast_tensor(_exponents(scale), uint32)
-    infinite, zero = 127 + 17, 127 - 28
+    zero, infinite = (127 + end for end in x.ends)
     known = where(binary(">=", exponent, infinite), infinite + 1, maximum(exponent, zero))
-    both = arithmetic("-", known, 127 - divided - 2 * 15)  # the sum of their exponents' bits
-    first = arithmetic("&", arithmetic("<<", both, 9), 31 << 10)
-    second = arithmetic("-", arithmetic("<<", both, 10), first)
-    first, second = (minimum(bits, 0x7BFF) for bits in (first, second))
-    unlike = 0x7E00 if exact_nan else 0x7C00
-    second = where(binary("==", exponent, 255), unlike, second)
-    first, second = (bitcast_tensor(cast_tensor(b, uint16), float16) for b in (first, second))
-    return first, second
+    both = arithmetic("+", known, x.divided + 127)  # the sum of fp32's exponents
+    first = arithmetic(">>", both, 1)
+    second = arithmetic("-", both, first)
+    powers = (bitcast_tensor(arithmetic("<<", b, 23), float32) for b in (first, second))
+    first, second = (minimum(power, 65504.0) for power in powers)
+    second = where(binary("==", exponent, 255), float("nan" if exact_nan else "inf"), second)
+    return cast_tensor(first, float16), cast_tensor(second, float16)
 
 
 def _exponents(scale: tensor) -> tensor:
