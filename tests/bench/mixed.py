@@ -116,7 +116,8 @@ def mixed(tensors: Tensors, kind: str, m: int, k: int, n: int) -> Prepared:
             return Launch(
                 kernels.product_with_microscales, grid,
                 (x, w, scale, c, m, n, k, k, w.stride(0), scale.stride(0), n),
-                {"X_FORMAT": "fp16", "W_FORMAT": "e2m1" if kind == "e2m1" else "e4m3", **named},
+                {"X_FORMAT": "fp16", "W_FORMAT": "e2m1" if kind == "e2m1" else "e4m3",
+                 "EVEN_K": k % bk == 0, **named},
             )  # fmt: skip
         if kind == "words":
             return Launch(

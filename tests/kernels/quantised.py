@@ -193,9 +193,12 @@ def product_with_words(
 def product_with_microscales(
     x_ptr, w_ptr, scale_ptr, c_ptr, M, N, K, stride_xm, stride_wn, stride_sn, stride_cm,
     X_FORMAT: tl.constexpr, W_FORMAT: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
+    BLOCK_K: tl.constexpr, EVEN_K: tl.constexpr = False,
 ):  # fmt: skip
-    """Weights are (N, K), fp8 or two 4-bit floats in a byte; 32 of a row share a power of two."""
+    """Weights are (N, K), fp8 or two 4-bit floats in a byte; 32 of a row share a power of two.
+
+    EVEN_K: BLOCK_K divides K.
+    """
     tl.static_assert(BLOCK_K % 32 == 0, "BLOCK_K must be a multiple of 32, which share a scale")
     PACKED: tl.constexpr = 2 if W_FORMAT == "e2m1" else 1
     m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -206,12 +209,13 @@ def product_with_microscales(
         byte = start // PACKED + tl.arange(0, BLOCK_K // PACKED)
         run = start // 32 + tl.arange(0, BLOCK_K // 32)
         x = tl.load(x_ptr + m[:, None] * stride_xm + k[None, :],
-                    mask=(m[:, None] < M) & (k[None, :] < K), other=0.0)  # fmt: skip
+                    mask=(m[:, None] < M) & (EVEN_K or k[None, :] < K), other=0.0)  # fmt: skip
         w = tl.load(w_ptr + n[:, None] * stride_wn + byte[None, :],
-                    mask=(n[:, None] < N) & (byte[None, :] < K // PACKED), other=0)  # fmt: skip
+                    mask=(n[:, None] < N) & (EVEN_K or byte[None, :] < K // PACKED),
+                    other=0)  # fmt: skip
         scale = tl.load(scale_ptr + n[:, None] * stride_sn + run[None, :],
-                        mask=(n[:, None] < N) & (run[None, :] < tl.cdiv(K, 32)),
-                        other=127)  # fmt: skip
+                        mask=(n[:, None] < N) & (EVEN_K or run[None, :] < tl.cdiv(K, 32)),
+                        other=0)  # fmt: skip
         acc = tl.dot_scaled(x, None, X_FORMAT, tl.trans(w), scale, W_FORMAT, acc)
     if PACKED == 2:  # noqa: SIM102, known before the kernel runs
         if K % 2 == 1:

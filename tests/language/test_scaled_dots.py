@@ -6,6 +6,7 @@ import torch
 
 import workbench.language as tl
 from tests.language.harness import error_of, from_text, lowered, run
+from tests.targets.everywhere import TARGETS, run_on
 from workbench.source import ConstexprError, ShapeError
 
 RANDOM = np.random.default_rng(3)
@@ -128,6 +129,48 @@ def test_the_smallest_scale_and_nan():
     assert out[0, 0] == 32 * 2.0**-127
     assert torch.isnan(out[1]).all()
     assert (out[2:] == 32).all()
+
+
+#: A case: what is multiplied, a format, whether NaN is one, and codes.
+EVERY = [
+    ("fp16", "e2m1", True, range(16)), ("bf16", "e2m1", True, range(16)),
+    ("fp16", "e2m1", False, (0, 9, 15)),
+    ("fp16", "e4m3", True, (0, 1, 2, 3, 7, 8, 9, 21, 56, 90, 113, 126, 127, 129, 135, 254)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("case", EVERY, ids=lambda case: "-".join(map(str, case[:3])))
+def test_codes_have_the_product_with_every_scale(case, target):
+    """As fp32 has it, rounded once; where it is infinite or NaN, too."""
+    to, form, exact, chosen = case
+    codes = torch.tensor(list(chosen), dtype=torch.uint8)
+    per_byte = 2 if form == "e2m1" else 1
+
+    def kernel(out, code_ptr, s_ptr, y_ptr, B: tl.constexpr, form: tl.constexpr,
+               to: tl.constexpr, exact: tl.constexpr):  # fmt: skip
+        m, k, n = tl.arange(0, 256), tl.arange(0, 32), tl.arange(0, 16)
+        number = tl.program_id(0)
+        first = (tl.arange(0, B)[None, :] == 0) & (m[:, None] >= 0)
+        x = tl.where(first, tl.load(code_ptr + number), 0).to(tl.uint8)
+        y = tl.load(y_ptr + k[:, None] * 16 + n[None, :])
+        r = tl.dot_scaled(x, tl.load(s_ptr + m[:, None]), form, y, None, to, fast_math=not exact)
+        tl.store(out + number * 256 + m, tl.sum(tl.where(n[None, :] == 0, r, 0.0), 1))
+
+    type = torch.float16 if to == "fp16" else torch.bfloat16
+    y = torch.zeros((32, 16), dtype=type)
+    y[0] = 1
+    scales = torch.arange(256, dtype=torch.uint8)
+    out = torch.zeros((len(codes), 256))
+    run_on(target, kernel, grid=(len(codes),), out=out, code_ptr=codes, s_ptr=scales, y_ptr=y,
+           B=32 // per_byte, form=form, to=to, exact=exact)  # fmt: skip
+    bits = np.maximum(np.arange(256, dtype=np.uint32) << 23, 1 << 22)
+    factors = torch.from_numpy(bits.view(np.float32).copy())
+    signed = torch.from_numpy(np.concatenate([E2M1, -E2M1]).astype(np.float32))
+    numbers = signed[codes.long() % 16] if per_byte == 2 else codes.view(torch.float8_e4m3fn)
+    want = (numbers.float()[:, None] * factors).to(type).float()
+    want[:, 255] = np.nan  # beside others, which are zero
+    assert torch.equal(torch.nan_to_num(out, 7e30), torch.nan_to_num(want, 7e30))
 
 
 #: What holds an operand of a format, and how many numbers one element of it holds.

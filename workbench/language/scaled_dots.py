@@ -1,15 +1,22 @@
 """Products of block-scaled operands (microscaling formats), by way of 16-bit operands.
 
-No target here multiplies scaled 4- and 8-bit operands itself, so both are decoded and scaled in
-fp32, rounded once to bf16 (fp16 where one of them is fp16), and multiplied. Decoding is exact;
-so is scaling, but for results outside the 16-bit format's range.
+No target here multiplies scaled 4- and 8-bit operands itself, so both are decoded and scaled,
+rounded once to bf16 (fp16 where one of them is fp16), and multiplied. Decoding is exact; so is
+scaling, but for results outside the 16-bit format's range.
+
+That gives what fp32 would. 4-bit floats never are any: their bits, put where those of the 16-bit
+format weigh the same, are the number times a power of two, subnormal ones included, and what is
+left is multiplied in that format; so are e4m3 and its scale in fp16. That has not all powers of
+two, so a scale is two factors there, of which the first rounds nothing but what the second makes
+zero.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
-from workbench.language.arithmetic import arithmetic, binary, where
+from workbench.language.arithmetic import arithmetic, binary, maximum, minimum, where
 from workbench.language.casts import bitcast_tensor, cast_tensor
 from workbench.language.dots import dot
 from workbench.language.dtypes import (
@@ -73,13 +80,16 @@ def dot_scaled(
         if len(block.shape) < 2:
             raise ShapeError(f"dot_scaled needs blocks of 2 or 3 axes, {side} is {describe(block)}")
     along_k = _along_k(lhs_k_pack, formats[0], "lhs"), _along_k(rhs_k_pack, formats[1], "rhs")
-    a = _decoded(to_tensor(lhs), formats[0], -1 if along_k[0] else -2, "lhs")
-    b = _decoded(to_tensor(rhs), formats[1], -2 if along_k[1] else -1, "rhs")
+    a = _decoded(to_tensor(lhs), formats[0], -1 if along_k[0] else -2, "lhs", to)
+    b = _decoded(to_tensor(rhs), formats[1], -2 if along_k[1] else -1, "rhs", to)
     a = _scaled(a, lhs_scale, "lhs", exact_nan=exact_nan)
     if _is_given(rhs_scale):
-        b = trans(_scaled(trans(b), rhs_scale, "rhs", exact_nan=exact_nan))
+        turned = replace(b, value=trans(b.value))
+        scaled = _scaled(turned, rhs_scale, "rhs", exact_nan=exact_nan)
+        b = replace(scaled, value=trans(scaled.value))
     current().remark(f"dot_scaled multiplies in {to}: no instruction takes scaled operands here")
-    return dot(cast_tensor(a, to), cast_tensor(b, to), acc, out_dtype=out_dtype)
+    first, second = (cast_tensor(_multiplied(one), to) for one in (a, b))
+    return dot(first, second, acc, out_dtype=out_dtype)
 
 
 def _format(word: Any, side: str) -> str:
@@ -108,52 +118,79 @@ def _is_given(scale: Any) -> bool:
     return scale is not None and getattr(scale, "value", scale) is not None
 
 
-def _decoded(x: tensor, name: str, packed_axis: int, side: str) -> tensor:
-    """Return an operand's numbers in fp32 (bf16 and fp16 as they are)."""
+@dataclass(frozen=True)
+class _Decoded:
+    """Numbers of an operand, divided by a power of two; in fp32, or in what is multiplied.
+
+    `ends`: the scales (their exponents) from which on all of them are zero in fp16, and infinite.
+    """
+
+    value: tensor
+    divided: int = 0
+    ends: tuple[int, int] = (0, 0)
+
+
+def _decoded(x: tensor, name: str, packed_axis: int, side: str, to: dtype) -> _Decoded:
+    """Return an operand's numbers (bf16 and fp16 as they are)."""
     if name == "e2m1":
         if x.dtype != uint8:
             raise KernelTypeError(
                 f"dot_scaled takes e2m1 as uint8, two numbers each; {side} is {describe(x)}"
             )
-        return _unpacked(x, packed_axis)
+        return _unpacked(x, packed_axis, to)
     kind, raw = _FORMATS[name]
     if x.dtype not in (kind, raw):
         raise KernelTypeError(
             f"dot_scaled got {side}_format {name!r} for {describe(x)}",
             hint=f"pass {kind.spelling}, or its bits as {raw.spelling}",
         )
-    return cast_tensor(bitcast_tensor(x, kind), float32)
+    if name == "e4m3" and to == float16:  # 2^-9 to 448
+        return _Decoded(cast_tensor(bitcast_tensor(x, kind), to), ends=(-34, 25))
+    return _Decoded(cast_tensor(bitcast_tensor(x, kind), float32))
 
 
-def _unpacked(x: tensor, axis: int) -> tensor:
-    """Return two fp32 for each byte, the low half first, side by side along an axis.
+def _unpacked(x: tensor, axis: int, to: dtype) -> _Decoded:
+    """Return two numbers for each byte, the low half first, side by side along an axis.
 
-    The three low bits of a half, put at the bits of fp32 that weigh the same, are the number
-    times 2^-126, the subnormal one included.
+    A code is a sign and three bits, the last one the mantissa.
     """
-    rank = len(x.shape)
-    wide = cast_tensor(x, uint32)
-    halves = join(arithmetic("&", wide, 0xF), arithmetic(">>", wide, 4))
+    rank, wide = len(x.shape), cast_tensor(x, uint16)
+    mantissa, bias = (10, 15) if to == float16 else (7, 127)
+    place = mantissa - 1
+
+    def number(start: int) -> tensor:
+        size = arithmetic("&", arithmetic("<<", wide, place - start), 7 << place)
+        sign = arithmetic("&", arithmetic("<<", wide, 12 - start), 1 << 15)
+        return bitcast_tensor(arithmetic("|", size, sign), to)
+
+    halves = join(number(0), number(4))
     if axis == -2:
         halves = permute(halves, *range(rank - 1), rank, rank - 1)
     shape = list(x.shape)
     shape[axis] *= 2
-    code = reshape_tensor(halves, tuple(shape))
-    magnitude = arithmetic("<<", arithmetic("&", code, 7), 22)
-    sign = arithmetic("<<", arithmetic("&", code, 8), 28)
-    return arithmetic("*", bitcast_tensor(arithmetic("|", magnitude, sign), float32), 2.0**126)
+    return _Decoded(reshape_tensor(halves, tuple(shape)), bias - 1, ends=(-28, 17))  # 0.5 to 6
 
 
-def _scaled(x: tensor, scale: Any, side: str, *, exact_nan: bool) -> tensor:
+def _multiplied(x: _Decoded) -> tensor:
+    return arithmetic("*", x.value, 2.0**x.divided) if x.divided else x.value
+
+
+def _scaled(x: _Decoded, scale: Any, side: str, *, exact_nan: bool) -> _Decoded:
     """Return [.., rows, K] with each run along K times its scale [.., rows, K / run]."""
     if not _is_given(scale):
         return x
-    factors = to_tensor(scale)
+    factors, shape, kind = to_tensor(scale), x.value.shape, x.value.dtype
     run = _run_length(factors, side)
-    _check_scale_shape(x, factors, run, side)
-    numbers = _factors(factors, exact_nan=exact_nan)
-    wide = broadcast_tensor(insert_axis(numbers, len(x.shape)), (*factors.shape, run))
-    return arithmetic("*", cast_tensor(x, float32), reshape_tensor(wide, x.shape))
+    _check_scale_shape(x.value, factors, run, side)
+    if kind == float16 and factors.dtype != float8e4nv:
+        value, numbers = x.value, _half_factors(factors, x, exact_nan=exact_nan)
+    else:
+        value = cast_tensor(_multiplied(x), kind)
+        numbers = (cast_tensor(_factors(factors, exact_nan=exact_nan), kind),)
+    for number in numbers:
+        wide = broadcast_tensor(insert_axis(number, len(shape)), (*factors.shape, run))
+        value = arithmetic("*", value, reshape_tensor(wide, shape))
+    return _Decoded(value)
 
 
 def _run_length(factors: tensor, side: str) -> int:
@@ -187,14 +224,35 @@ def _check_scale_shape(x: tensor, factors: tensor, run: int, side: str) -> None:
 
 
 def _factors(scale: tensor, *, exact_nan: bool) -> tensor:
-    """Return scales as fp32: float8e4nv by value, uint8 as the exponent of a power of two."""
+    """Return scales as floats: float8e4nv itself, uint8 as the exponent of a power of two."""
     if scale.dtype == float8e4nv:
-        return cast_tensor(scale, float32)
-    if scale.dtype == int8:  # the same bits: Triton does not tell them apart
-        scale = bitcast_tensor(scale, uint8)
-    exponent = cast_tensor(scale, uint32)
+        return scale
+    exponent = cast_tensor(_exponents(scale), uint32)
     smallest = splat_constant(1 << 22, uint32, ())
     bits = where(binary("==", exponent, 0), smallest, arithmetic("<<", exponent, 23))
     if exact_nan:
         bits = where(binary("==", exponent, 255), 0x7FC00000, bits)
     return bitcast_tensor(bits, float32)
+
+
+def _half_factors(scale: tensor, x: _Decoded, *, exact_nan: bool) -> tuple[tensor, tensor]:
+    """Return two factors in fp16 whose product is a scale times what numbers are divided by.
+
+    Where all but zeros become infinite, 65504 * 65504 may be what does it: no factor is infinite,
+    which would make NaN of zeros.
+    """
+    exponent = cast_tensor(_exponents(scale), uint32)
+    zero, infinite = (127 + end for end in x.ends)
+    known = where(binary(">=", exponent, infinite), infinite + 1, maximum(exponent, zero))
+    both = arithmetic("+", known, x.divided + 127)  # the sum of fp32's exponents
+    first = arithmetic(">>", both, 1)
+    second = arithmetic("-", both, first)
+    powers = (bitcast_tensor(arithmetic("<<", b, 23), float32) for b in (first, second))
+    first, second = (minimum(power, 65504.0) for power in powers)
+    second = where(binary("==", exponent, 255), float("nan" if exact_nan else "inf"), second)
+    return cast_tensor(first, float16), cast_tensor(second, float16)
+
+
+def _exponents(scale: tensor) -> tensor:
+    """Return scales of powers of two as uint8: Triton does not tell int8 apart."""
+    return bitcast_tensor(scale, uint8) if scale.dtype == int8 else scale

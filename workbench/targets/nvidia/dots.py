@@ -116,6 +116,7 @@ def dot_layouts(op: Dot, on: Setting) -> Layouts:
         order=ACCUMULATOR_FIRST,
         offers=lambda: [product],
         fixed=True,
+        far=is_turned(product),
     )
 
 

@@ -35,6 +35,7 @@ from workbench.ops import (
     Splat,
     Transpose,
 )
+from workbench.targets.simt.bits import bits_of
 from workbench.targets.simt.fields import field_of, lies_apart
 
 #: What a lane reads at once, in bits, and the neighbours along k that this may make: more, and
@@ -112,17 +113,23 @@ def _field_bits(value: Value) -> int:
     """Return the bits of the fields of which a tile is made in pairs; 0 if of none."""
     made = value.op
     if isinstance(made, Join):
-        found = {
-            field.width
-            for half in made.operands
-            if isinstance(half.op, Cast) and (field := field_of(half.op.source)) is not None
-        }
+        found = set(map(_field_width, made.operands))
         return found.pop() if len(found) == 1 else 0
     if isinstance(made, Cast) and (field := field_of(made.source)) is not None and field.shifts:
         return field.width if lies_apart(field, 0, 16 // field.width) else 0
     if made is None or isinstance(made, Load):
         return 0
     return max((_field_bits(v) for v in made.operands if not _is_small(v)), default=0)
+
+
+def _field_width(value: Value) -> int:
+    """Return the bits of the field that a float is made of by itself; 0: of none."""
+    made = value.op
+    if isinstance(made, Cast) and (field := field_of(made.source)) is not None:
+        return field.width
+    if isinstance(made, Bitcast) and (bits := bits_of(made.source)) is not None:
+        return bits.ends[1] - bits.ends[0]
+    return 0
 
 
 def neighbours_of(op: Dot, kw: int) -> int:
@@ -208,4 +215,7 @@ def repeated(op: Reshape, axis: int) -> Value | None:
 
 def _is_small(value: Value) -> bool:
     """Say whether a value is a constant, a tile that is repeated, or one scalar for all."""
-    return not shape_of(value.type) or isinstance(value.op, Constant | Broadcast | Splat)
+    made = value.op
+    if isinstance(made, Reshape):  # each element several times in a row
+        made = made.source.op
+    return not shape_of(value.type) or isinstance(made, Constant | Broadcast | Splat)

@@ -10,6 +10,7 @@ from workbench.ops import Bitcast, Cast
 from workbench.ops.small_floats import SMALL_FLOATS, SmallFloat
 from workbench.source import TargetError
 from workbench.targets.llvm.emit import Emitter, float_literal, is_integer
+from workbench.targets.simt.bits import floats_of_bits
 from workbench.targets.simt.fields import numbers_of_field
 from workbench.targets.simt.hardware import GLOBAL, Hardware
 from workbench.targets.simt.lowering import Lowering, llvm_type, zero
@@ -347,6 +348,9 @@ def lower_bitcast(low: Lowering, op: Bitcast) -> None:
     from_type, to_type = llvm_type(source), llvm_type(to)
     if from_type == to_type:
         low.set_lazy(op.result, lambda r: low.held(op.source, r))
+        return
+    if (known := floats_of_bits(low, op)) is not None:
+        low.set_registers(op.result, known)
         return
     if low.is_packed(op.source):
         low.set_words(op.result, low.words(op.source))

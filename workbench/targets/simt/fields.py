@@ -369,7 +369,7 @@ def _side_by_side(
     numbers = [number for _, _, number in places]
     first, second = numbers
     bytes_ = [(_shifted(low.emit, number, word), place) for word, place, number in places]
-    pair = _spread(low.emit, bytes_)
+    pair = spread(low.emit, bytes_)
     fields = low.chip.held(low.emit, first.mask | second.mask << 16)
     pair = low.emit.bitwise("and", "i32", pair, fields)
     codes = [number.high << 8 | number.sign for number in numbers]
@@ -445,7 +445,7 @@ def _widened(low: Lowering, word: str, half: int, high: int) -> str:
     return emit.pure(f"bitcast <4 x i8> {both} to i32")
 
 
-def _spread(emit: Emitter, bytes_: Sequence[tuple[str, int]]) -> str:
+def spread(emit: Emitter, bytes_: Sequence[tuple[str, int]]) -> str:
     """Return an i32 that has one byte of a word in its lowest, the other's in its third place.
 
     What is beside them are copies: no byte may be undefined.
@@ -486,4 +486,5 @@ __all__ = [
     "neighbours_of_fields",
     "numbers_of_field",
     "shifts_of",
+    "spread",
 ]

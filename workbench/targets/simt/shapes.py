@@ -5,6 +5,7 @@ from __future__ import annotations
 from workbench.ir import shape_of
 from workbench.layouts import LinearLayout
 from workbench.ops import Broadcast, ExpandDims, Join, Reshape, Splat, Split, Transpose
+from workbench.targets.simt.bits import neighbours_of_bits
 from workbench.targets.simt.fields import neighbours_of_fields
 from workbench.targets.simt.lowering import Held, Lowering
 from workbench.targets.simt.passes.costs import default_layout
@@ -165,7 +166,10 @@ def lower_join(low: Lowering, op: Join) -> None:
     if places[:2] == [(0, 0), (1, 0)]:
         live = low.live(op.result)
         wanted = list(dict.fromkeys(places[r][1] for r in live))
-        if (pairs := neighbours_of_fields(low, halves, wanted)) is not None:
+        pairs = neighbours_of_fields(low, halves, wanted)
+        if pairs is None:
+            pairs = neighbours_of_bits(low, halves, wanted)
+        if pairs is not None:
             found = [pairs[place][which] if place in pairs else None for which, place in places]
             low.set_registers(op.result, found)
             return

@@ -1,0 +1,220 @@
+"""Floats of 16 bits that are put together of fields, two of them in a register.
+
+Codes of small floats are bits of bytes, or of words, and become floats where they are put at the
+bits that weigh the same, a sign apart from the rest:
+
+    bits  = (code << 9) & 0x0E00 | (code << 12) & 0x8000
+    float = bits, times 2^14
+
+Two such codes that lie 16 bits apart in a word take what one of them takes. Others are brought
+there first by a permute, and a shift where one of them lies higher in its byte than the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from workbench.ir import BF16, F16, Scalar, Value, element_of, shape_of
+from workbench.ops import Bitcast, Cast, Constant, Elementwise
+from workbench.targets.simt.fields import Field, field_of, shifts_of, spread
+from workbench.targets.simt.lowering import Lowering, llvm_type
+
+_WIDTH = 16
+
+
+@dataclass(frozen=True)
+class Bits:
+    """An integer of 16 bits that has fields of one element at bits of it, and constant ones."""
+
+    #: Each at the bits from its `scale` on, none of which another has.
+    fields: tuple[Field, ...]
+    ones: int = 0
+
+    @property
+    def root(self) -> Value:
+        """The tile whose elements have the fields."""
+        return self.fields[0].root
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """Between which bits of an element (of 32: from where it is shifted to) the fields lie."""
+        first = min(field.start for field in self.fields)
+        return first, max(field.start + field.width for field in self.fields)
+
+    @property
+    def taken(self) -> int:
+        """The bits that may be ones."""
+        return self.ones | sum(map(_mask, self.fields))
+
+
+def _mask(field: Field) -> int:
+    return ((1 << field.width) - 1) << field.scale
+
+
+def bits_of(value: Value) -> Bits | None:
+    """Return of which fields a tile of integers of 16 bits is put together; None if of none."""
+    op = value.op
+    if not _is_integer(value) or not shape_of(value.type):
+        return None
+    if isinstance(op, Elementwise) and op.function in ("or", "xor", "add") and len(op.inputs) == 2:
+        return _together(*op.inputs)
+    if isinstance(op, Cast) and _is_integer(op.source) and (found := bits_of(op.source)):
+        return found if found.taken >> _WIDTH == 0 else None
+    field = field_of(value)
+    if field is None or field.signed or field.added or field.root is value:
+        return None
+    return Bits((field,))
+
+
+def _is_integer(value: Value) -> bool:
+    element = element_of(value.type)
+    return isinstance(element, Scalar) and element.is_integer
+
+
+def _together(first: Value, second: Value) -> Bits | None:
+    found = bits_of(first)
+    if found is None:
+        return None
+    if isinstance(second.op, Constant):
+        ones = int(second.op.value)
+        return None if ones < 0 or found.taken & ones else replace(found, ones=found.ones | ones)
+    more = bits_of(second)
+    if more is None or found.taken & more.taken or found.root is not more.root:
+        return None
+    if any(field.shifts is not found.fields[0].shifts for field in more.fields):
+        return None
+    return Bits((*found.fields, *more.fields), found.ones | more.ones)
+
+
+def floats_of_bits(low: Lowering, op: Bitcast) -> list[str | None] | None:
+    """Return the registers of floats whose bits are fields, made in pairs; None if they are not."""
+    bits = _known(low, op.result)
+    if bits is None:
+        return None
+    live = set(low.live(op.result))
+    found: list[str | None] = [None] * low.layout(op.result).registers()
+    for first in sorted({register & ~1 for register in live}):
+        pair = [register if register in live else register ^ 1 for register in (first, first + 1)]
+        places = [_place_of(low, bits, register) for register in pair]
+        found[first : first + 2] = _side_by_side(low, (bits, bits), places, llvm_type(op.to))
+    return found
+
+
+def neighbours_of_bits(
+    low: Lowering, values: Sequence[Value], registers: Sequence[int]
+) -> dict[int, list[str]] | None:
+    """Return some registers of two tiles of such floats, made side by side in a word."""
+    first, second = (_known(low, value) for value in values)
+    to = element_of(values[0].type)
+    if first is None or second is None or not _alike(first, second):
+        return None
+    both, type = (first, second), llvm_type(to)
+    return {
+        register: _side_by_side(low, both, [_place_of(low, one, register) for one in both], type)
+        for register in registers
+    }
+
+
+def _known(low: Lowering, value: Value) -> Bits | None:
+    made = value.op
+    if not isinstance(made, Bitcast) or made.to not in (F16, BF16) or not shape_of(value.type):
+        return None
+    found = bits_of(made.source)
+    if found is None or low.layout(value).registers() < 2:
+        return None
+    if low.layout(found.root) != low.layout(value):
+        return None
+    lifted = _lifted(low, found)
+    if lifted is None:
+        return None
+    first, end = found.ends
+    one_byte = all((first + by) // 8 == (end - 1 + by) // 8 for by in lifted)
+    return found if one_byte else None
+
+
+def _alike(first: Bits, second: Bits) -> bool:
+    """Say whether two have fields at the same bits, which lie alike in an element."""
+    by = second.ends[0] - first.ends[0]
+    moved = tuple(replace(field, root=second.root, start=field.start + by, shifts=None)
+                  for field in first.fields)  # fmt: skip
+    return first.ones == second.ones and moved == tuple(
+        replace(field, shifts=None) for field in second.fields
+    )
+
+
+def _lifted(low: Lowering, bits: Bits) -> tuple[int, ...] | None:
+    """Return by how much registers' fields may lie higher; None if that is not known."""
+    field = bits.fields[0]
+    if field.shifts is None:
+        return (0,)
+    shifts = shifts_of(field, low.layout(bits.root))
+    return None if shifts is None else shifts.by_register
+
+
+def _place_of(low: Lowering, bits: Bits, register: int) -> tuple[str, int]:
+    """Return a word and the bit of it from which an element's fields are counted."""
+    root, field = low.register(bits.root, register), bits.fields[0]
+    if element_of(bits.root.type).bits == 8:
+        word, place = low.byte_of_word(root)
+        return word, 8 * place
+    if field.shifts is None:
+        return root, 0
+    shifts = shifts_of(field, low.layout(bits.root))
+    assert shifts is not None
+    if shifts.by_thread:
+        by = low.register(field.shifts, 0)
+        if shifts.by_register[0]:
+            by = low.emit.add("i32", by, str(-shifts.by_register[0]))
+        root = low.emit.pure(f"lshr i32 {root}, {by}")
+    return root, shifts.by_register[register]
+
+
+def _side_by_side(
+    low: Lowering, both: tuple[Bits, Bits], places: Sequence[tuple[str, int]], type: str
+) -> list[str]:
+    """Return two floats, made in one word of two words and the bits where their fields begin."""
+    emit = low.emit
+    words = [word for word, _ in places]
+    starts = [at + bits.ends[0] for (_, at), bits in zip(places, both, strict=True)]
+    back = 1
+    if words[0] == words[1] and abs(starts[0] - starts[1]) == _WIDTH:
+        word, start = words[0], min(starts)
+        back = 1 if starts[0] < starts[1] else -1
+    else:
+        # Fields lie alike in both bytes, as high as they do in the one that has them higher.
+        high = max(start % 8 for start in starts)
+        moved = [
+            emit.shift("shl", "i32", word, high - start % 8)
+            for word, start in zip(words, starts, strict=True)
+        ]
+        word = spread(emit, [(w, start // 8) for w, start in zip(moved, starts, strict=True)])
+        start = max(high, high + 8, key=lambda first: _stay(both[0], first))
+    return low.unpack(_spread_bits(low, both[0], word, start), type)[::back]
+
+
+def _stay(bits: Bits, start: int) -> int:
+    """Return how many fields lie where they are wanted if the first bit of all is that one."""
+    return sum(f.scale == start + f.start - bits.ends[0] for f in bits.fields)
+
+
+def _spread_bits(low: Lowering, bits: Bits, word: str, start: int) -> str:
+    """Return two integers of 16 bits whose fields lie in the halves of a word, from a bit on."""
+    emit, found = low.emit, None
+    for field in bits.fields:
+        by = field.scale - (start + field.start - bits.ends[0])
+        moved = emit.shift("shl" if by > 0 else "lshr", "i32", word, abs(by))
+        mask = low.chip.held(emit, _both(_mask(field)))
+        part = emit.bitwise("and", "i32", moved, mask)
+        found = part if found is None else emit.bitwise("or", "i32", found, part)
+    assert found is not None
+    return emit.bitwise("or", "i32", found, str(_both(bits.ones))) if bits.ones else found
+
+
+def _both(half: int) -> int:
+    """Return a word with the same in both halves, as LLVM writes an i32."""
+    word = half * 0x10001
+    return word - (1 << 32) if word >> 31 else word
+
+
+__all__ = ["Bits", "bits_of", "floats_of_bits", "neighbours_of_bits"]
