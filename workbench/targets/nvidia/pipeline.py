@@ -21,6 +21,7 @@ from workbench.source import KernelError
 from workbench.source.depth import deep
 from workbench.source.overrides import Override
 from workbench.targets.built import Binary, Built, symbol_of
+from workbench.targets.llvm.depth_first import depth_first
 from workbench.targets.llvm.edited import check_ptx, read_llvm, refused_by_ptxas
 from workbench.targets.llvm.failures import explained
 from workbench.targets.llvm.listing import llvm_rows
@@ -505,7 +506,10 @@ def machine(unit: Chip, text: str) -> Machine:
 def llvm_module(low: Lowering, module: Module, unit: Chip) -> str:
     """Return the text of the LLVM module."""
     threads = unit.lanes * all_warps(module)
-    body = "\n".join(low.emit.lines)
+    lines = low.emit.lines
+    if not any("mma" in line for line in lines):  # between products the order is who overlaps whom
+        lines = depth_first(lines, low.emit.pures)
+    body = "\n".join(lines)
     globals_ = "\n".join(low.emit.globals)
     declared = "\n".join(low.emit.declared.values())
     name = symbol_of(module.name)
