@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.passes.meaning import cases
-from workbench.targets.llvm.depth_first import depth_first
+from workbench.targets.llvm.depth_first import depth_first, most_alive
 
 
 def test_chains_are_written_one_after_the_other():
@@ -32,6 +32,19 @@ def test_chains_are_written_one_after_the_other():
     deep = [line for i in range(count) for line in (*(s[i] for s in chains), last[i])]
     stores = [line.replace("%v14", "%v15") for line in stores]
     assert depth_first([*loads, *wide, *stores], pure) == [*loads, *deep, *stores]
+
+
+def test_values_are_alive_from_where_they_are_made_to_their_last_use():
+    lines = [
+        "  %v1 = load float, ptr %p",
+        "  %v2 = getelementptr float, ptr %p, i32 1, !dbg !7",
+        "  %v3 = fcmp olt float %v1, 0.0",
+        "  %v4 = load float, ptr %v2",
+        "  %v5 = select i1 %v3, float %v1, float %v4",
+        "  store float %v5, ptr %v2",
+        "  %v6 = add i64 %n, 1",
+    ]
+    assert [most_alive(lines[:n]) for n in range(len(lines) + 1)] == [0, 0, 0, 1, 3, 3, 4, 4]
 
 
 @st.composite
