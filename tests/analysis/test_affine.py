@@ -144,6 +144,23 @@ def test_wrapped_rows_are_as_contiguous_as_the_modulus_is_divisible():
     assert facts.run(facts.form(values["wrapped"]), 0, 512) == (1, 8, 8)
 
 
+@pytest.mark.parametrize(("less", "start"), [(8, 4), (2, 2), (3, 1)])
+def test_one_of_two_numbers_begins_as_both_do(less: int, start: int):
+    """Runs of either lie side by side, from where both are multiples of something on."""
+    lines = ROW + (
+        f"  %less = tile.constant {{value = {less}, type = tile<512xindex>}} : tile<512xindex>\n"
+        "  %zero = tile.constant {value = 0, type = index} : index\n"
+        "  %which = tile.ne [%n, %zero] : i1\n"
+        "  %back = tile.sub [%offsets, %less] : tile<512xindex>\n"
+        "  %either = tile.if %which {\n    tile.yield [%back]\n  } {\n    tile.yield [%offsets]\n"
+        "  } : tile<512xindex>\n"
+        "  %one = tile.add_pointer %ps, %either : tile<512xptr<f32>>"
+    )
+    facts, values = facts_of(lines, ", %n: index", tiles=True)
+    assert facts.stride(values["one"], 0) == 1
+    assert facts.vector(values["one"], 0) == start
+
+
 def test_a_dividend_that_may_be_negative_has_no_runs():
     """Truncated: -8 rem 8 is 0 but -7 rem 8 is -7; -8 div 8 is -1 but -7 div 8 is 0."""
     lines = ROW + (

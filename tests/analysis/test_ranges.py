@@ -12,9 +12,18 @@ from tests.passes.launches import Launch, launches
 from tests.passes.leaves import GRID
 from tests.passes.meaning import cases
 from tests.passes.programs import modules
-from workbench.analysis.ranges import FULL32, Interval, _Writer, index_program, value_intervals
+from workbench.analysis.ranges import (
+    FULL32,
+    Interval,
+    _Writer,
+    counting_arguments,
+    from_data,
+    index_program,
+    value_intervals,
+)
 from workbench.ir import INDEX, Array, Module, Op, Value, element_of, parse_module, print_module
-from workbench.passes.manager import Recorder
+from workbench.passes.manager import Recorder, Remarks
+from workbench.passes.narrow_index import narrow_index
 from workbench.passes.pipeline import tile_passes
 
 
@@ -149,3 +158,44 @@ def test_fields_of_words_have_bounds_whatever_the_word():
     assert c == (-256, 255)
     assert d == (0, 15)
     assert e == f == FULL32
+
+
+DIVIDED = """
+kernel @k(%p: ptr<f32>, %m: index, %n: index, %pad: index) {
+  %pid = tile.program_id {axis = 0} : index
+  %lanes = tile.iota {start = 0, type = tile<64xindex>} : tile<64xindex>
+  %start = tile.mul [%pid, %m] : index
+  %starts = tile.splat %start {shape = (64,)} : tile<64xindex>
+  %all = tile.add [%lanes, %starts] : tile<64xindex>
+  %width = tile.splat %n {shape = (64,)} : tile<64xindex>
+  %column = tile.rem [%all, %width] : tile<64xindex>
+  %before = tile.sub [%start, %pad] : index
+  %far = tile.div [%before, %pad] : index
+  tile.return
+}
+"""
+
+
+def test_the_signs_of_what_is_divided_are_asked_where_it_counts_up_from_0():
+    """A difference may be negative whatever its parts are: of it nothing is asked."""
+    module = parse_module(DIVIDED)
+    assert counting_arguments(module) == {"m", "n", "pad"}  # pad divides
+    fits = launch_of(DIVIDED)
+    assert fits(m=64, n=64, pad=3)
+    assert not fits(m=-64, n=64, pad=3)
+    by_n = DIVIDED.replace("[%before, %pad]", "[%before, %n]")
+    assert counting_arguments(parse_module(by_n)) == {"m", "n"}
+
+
+def test_arguments_whose_signs_a_launch_tells_are_not_negative():
+    narrow = DIVIDED.replace(") {", ") {narrow_index = True} {", 1)
+    lows = {p.name: p.low for p in narrow_index(parse_module(narrow), Remarks()).parameters}
+    assert lows == {"p": None, "m": 0, "n": 0, "pad": 0}
+    lows = {p.name: p.low for p in narrow_index(parse_module(DIVIDED), Remarks()).parameters}
+    assert set(lows.values()) == {None}
+
+
+def test_a_program_of_plain_data_is_the_same():
+    program = index_program(parse_module(DIVIDED))
+    assert program.at_least_0
+    assert from_data(program.to_data()) == program

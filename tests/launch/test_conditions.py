@@ -46,7 +46,8 @@ def index_programs(draw):
         kind = draw(st.sampled_from(sorted(counts)))
         inputs = [draw(st.integers(0, len(steps) - 1)) for _ in range(counts[kind])]
         steps.append(Step(kind, tuple(inputs)))
-    return IndexProgram(tuple(steps), tuple(range(len(steps))))
+    signs = (0,) if draw(st.booleans()) else ()
+    return IndexProgram(tuple(steps), tuple(range(len(steps))), signs)
 
 
 def run_native(program, values, grid):

@@ -67,10 +67,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class IndexProgram:
-    """Steps in order; `closed` are the steps whose intervals must fit 32 bits."""
+    """Steps in order; `closed` are the steps whose intervals must fit 32 bits.
+
+    `at_least_0` are those that must not be negative: arguments that are divided, or that others
+    are divided by, where quotients count up if they are not.
+    """
 
     steps: tuple[Step, ...]
     closed: tuple[int, ...]
+    at_least_0: tuple[int, ...] = ()
 
     def intervals(self, values: Mapping[str, int], grid: Sequence[int]) -> list[Interval]:
         """Return every step's interval for the integer arguments and grid of a launch."""
@@ -92,14 +97,20 @@ class IndexProgram:
         return found
 
     def fits(self, values: Mapping[str, int], grid: Sequence[int]) -> bool:
-        """Say whether all closed exact integers fit 32 bits in this launch."""
+        """Say whether all closed exact integers fit 32 bits in this launch, with their signs."""
         found = self.intervals(values, grid)
         low, high = ROOM32
+        if any(found[i][0] < 0 for i in self.at_least_0):
+            return False
         return all(low <= found[i][0] and found[i][1] <= high for i in self.closed)
 
     def to_data(self) -> dict[str, Any]:
         """Return the program as plain data, for JSON."""
-        return {"steps": steps_to_data(self.steps), "closed": [*self.closed]}
+        return {
+            "steps": steps_to_data(self.steps),
+            "closed": [*self.closed],
+            "at_least_0": [*self.at_least_0],
+        }
 
 
 def steps_to_data(steps: Iterable[Step]) -> list[Any]:
@@ -126,16 +137,25 @@ def steps_from_data(stored: Iterable[Any], kinds: Container[str] = ()) -> tuple[
 def from_data(stored: Mapping[str, Any]) -> IndexProgram:
     """Return the program in plain data; raises ValueError for data that is none."""
     steps = steps_from_data(stored["steps"])
-    closed = tuple(stored["closed"])
+    closed, at_least_0 = tuple(stored["closed"]), tuple(stored["at_least_0"])
     if not all(type(i) is int and 0 <= i < len(steps) for i in closed):
         raise ValueError(f"an index program of {len(steps)} steps closes {list(closed)}")
-    return IndexProgram(steps, closed)
+    if not all(type(i) is int and i in closed for i in at_least_0):
+        raise ValueError(f"an index program asks for the signs of {list(at_least_0)}")
+    return IndexProgram(steps, closed, at_least_0)
 
 
 def index_program(module: Module) -> IndexProgram:
     """Return the index arithmetic of a module as plain data."""
     writer = _Writer(module, opened=())
-    return IndexProgram(tuple(writer.steps), tuple(sorted(writer.closed)))
+    counting = tuple(sorted(writer.counting()))
+    return IndexProgram(tuple(writer.steps), tuple(sorted(writer.closed)), counting)
+
+
+def counting_arguments(module: Module) -> frozenset[str]:
+    """Return the arguments that a module's index program requires not to be negative."""
+    writer = _Writer(module, opened=())
+    return frozenset(writer.steps[number].data[0] for number in writer.counting())
 
 
 def value_intervals(module: Module, narrow: bool) -> dict[Value, Interval]:
@@ -154,11 +174,14 @@ def known_intervals(
     The second is of the rounds that follow the last one, as many as copies may be started ahead.
     """
     writer = _Writer(module, opened=())
+    counting = writer.counting() if narrow else ()
     found: list[Interval] = []
     for number, step in enumerate(writer.steps):
         interval = known_interval(step, [found[i] for i in step.inputs])
         if narrow and number in writer.closed:
             interval = (max(interval[0], ROOM32[0]), min(interval[1], ROOM32[1]))
+        if number in counting:
+            interval = (max(interval[0], 0), interval[1])
         found.append(interval)
     known, past = (
         {value: found[number] for value, number in numbers.items()}
@@ -233,6 +256,33 @@ class _Writer:
             kind = "add" if sign > 0 else "sub"
             total = self.define(Value(INDEX), Step(kind, (total, self.number(value))), closed)
         return total
+
+    def counting(self) -> frozenset[int]:
+        """Return the arguments but for whose signs something that is divided counts up from 0.
+
+        Division truncates toward zero: where that is known, quotients have runs that begin at
+        multiples of their length. A sum that may be negative all the same asks for nothing.
+        """
+        divided = [
+            number for step in self.steps if step.kind in ("div", "rem") for number in step.inputs
+        ]
+        if not any(number in self.closed for number in divided):
+            return frozenset()
+        full, counted = list[Interval](), list[Interval]()
+        #: Of each step the arguments that it is made of and that may be negative.
+        signed: list[frozenset[int]] = []
+        for number, step in enumerate(self.steps):
+            full.append(known_interval(step, [full[i] for i in step.inputs]))
+            low, high = known_interval(step, [counted[i] for i in step.inputs])
+            own = step.kind == "argument" and low < 0 <= high
+            counted.append((0 if own else low, high))
+            made = frozenset[int]().union(*(signed[i] for i in step.inputs))
+            signed.append(made | {number} if own and number in self.closed else made)
+        found = [
+            signed[n] for n in divided
+            if n in self.closed and full[n][0] < 0 <= counted[n][0]
+        ]  # fmt: skip
+        return frozenset[int]().union(*found)
 
     def is_closed(self, values: Sequence[Value]) -> bool:
         return all(self.number(v) in self.closed for v in values)

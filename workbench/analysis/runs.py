@@ -179,7 +179,10 @@ class Runs:
             if atom.kind != "select" and a[0] == b[0] == 0:
                 return 0, min(a[1], b[1]), gcd(a[2], b[2])
             if atom.kind == "select" and a[0] == b[0]:
-                return a[0], min(whole, a[1], b[1]), self._atom_divisor(atom)
+                # At the first of a run it is the first of one of both, or lies in a longer one.
+                run = min(whole, a[1], b[1])
+                start = gcd(a[2], b[2], (a[0] or 0) * run if run < max(a[1], b[1]) else 0)
+                return a[0], run, lcm(start or UNBOUNDED, self._atom_divisor(atom))
             return None, 1, self._atom_divisor(atom)
         return None, 1, 1
 

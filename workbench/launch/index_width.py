@@ -39,8 +39,12 @@ def width_program(
     """
     given = {name: (place, negative) for name, place, negative in places}
     writer = IntervalWriter(program, given, dict(known))
-    writer.ends()
-    return writer.build.finish()
+    ends, build = writer.ends(), writer.build
+    for step in program.at_least_0:
+        low = ends[step][0]
+        if low.low < 0:
+            build.require(build.between(low.number, 0, writer.limits[1]))
+    return build.finish()
 
 
 def fits_launch(program: Any, *, integers: Mapping[str, int], grid: Any) -> bool:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from workbench.analysis.ranges import FULL32, FULL64, ROOM32, known_intervals
+from workbench.analysis.ranges import (
+    FULL32,
+    FULL64,
+    ROOM32,
+    counting_arguments,
+    known_intervals,
+)
 from workbench.ir import (
     I32,
     I64,
@@ -56,7 +62,8 @@ def narrow_index(module: Module, remarks: Remarks) -> Module:
 
     A value is 32 bits wide where its interval fits (with the launch fact `narrow_index`: where it
     depends on nothing loaded), or where only its low 32 bits are used. A loop says whether its
-    counter fits behind the last round (`may_wrap`). Keeps: every exact value.
+    counter fits behind the last round (`may_wrap`). Arguments whose signs the same fact tells say
+    so (`low`). Keeps: every exact value.
     """
     worker = _Narrower(module)
     parameters = tuple(map(worker.parameter, module.parameters))
@@ -78,6 +85,7 @@ class _Narrower(Rebuilder):
         super().__init__(module, lambda op, builder: None)
         narrow = bool(module.attributes.get("narrow_index"))
         self.intervals, self.past = known_intervals(module, narrow)
+        self.counting = counting_arguments(module) if narrow else frozenset[str]()
         self.low_only = _low_bits_only(module)
         self.carried: dict[Value, Scalar] = {}
         for op in module.walk():
@@ -86,6 +94,8 @@ class _Narrower(Rebuilder):
 
     def parameter(self, parameter: KernelParameter) -> KernelParameter:
         """An exact integer argument is passed as an i32."""
+        if parameter.name in self.counting:
+            parameter = replace(parameter, low=0)
         if parameter.value.type != INDEX:
             return parameter
         value = Value(I32, parameter.value.hint)

@@ -306,6 +306,29 @@ class Instructions(Device):
         text = f"cvt.rzi.{'s' if signed else 'u'}32.f32 $0, $1;"
         return emit.pure(f'call i32 asm "{text}", "=r,f"(float {value})')
 
+    def to_bytes(self, emit: Emitter, four: Sequence[str], *, signed: bool) -> str | None:
+        """PTX ISA 9.0, cvt.pack.sat.s8.s32.b32: what was there moves up, the second goes lowest.
+
+        ptxas makes one instruction of it and of the conversions of two floats in front.
+        """
+        text = f"cvt.pack.sat.{'s' if signed else 'u'}8.s32.b32 $0, $1, $2, $3;"
+        padded, word = [*four, *["0"] * (len(four) % 2)], "0"
+        for i in reversed(range(0, len(padded), 2)):
+            operands = f"i32 {padded[i + 1]}, i32 {padded[i]}, i32 {word}"
+            word = emit.pure(f'call i32 asm "{text}", "=r,r,r,r"({operands})')
+        return word
+
+    def half_away(self, emit: Emitter, value: str, type: str) -> str:
+        """Add a half of the number's sign, cut to what fits, and cut the fraction: 3 instructions.
+
+        The sum is never cut below an integer that it reached, and one below a half stays below 1.
+        """
+        letter, suffix = {"float": ("f", "f32"), "double": ("d", "f64")}[type]
+        two = f"{type}, {type}"
+        half = emit.call(type, f"llvm.copysign.{suffix}", f"{type} 0.5, {type} {value}", two)
+        total = emit.call(type, f"llvm.nvvm.add.rz.{letter}", f"{type} {value}, {type} {half}", two)
+        return emit.call(type, f"llvm.trunc.{suffix}", f"{type} {total}", type)
+
     def encode(self, emit: Emitter, pair: Sequence[str], to: Scalar) -> str | None:
         """PTX ISA 9.0, cvt.rn.satfinite.e4m3x2.f32 (sm_89); the second operand is the low half."""
         if self.capability < 89 or to.name not in _SMALL:

@@ -41,6 +41,10 @@ def lower_cast(low: Lowering, op: Cast) -> None:
     if to.bits == 8 and to.is_float and shape_of(op.result.type):
         _to_small_floats(low, op, source)
         return
+    packed = _to_bytes(low, op, source)
+    if packed is not None:
+        low.set_registers(op.result, packed)
+        return
 
     def register(r: int) -> str:
         return cast(low, low.register(op.source, r), source, to, op)
@@ -259,6 +263,33 @@ def _to_small_floats(low: Lowering, op: Cast, source: Scalar) -> None:
         for r, code in zip(live[i : i + 2], codes, strict=False):
             registers[r] = code
     low.set_registers(op.result, registers)
+
+
+def _to_bytes(low: Lowering, op: Cast, source: Scalar) -> list[str | None] | None:
+    """Cut a tile of floats to 8-bit integers four at a time; None: the chip packs none."""
+    live = low.live(op.result)
+    to_bytes = op.to.bits == 8 and op.to.is_integer and source.is_float and source.bits <= 32
+    if not to_bytes or len(live) == 1:
+        return None
+    registers: list[str | None] = [None] * low.layout(op.result).registers()
+    for i in range(0, len(live), 4):
+        whole: list[str] = []
+        for r in live[i : i + 4]:
+            value = low.register(op.source, r)
+            if source.bits == 8:
+                value = _single(low, _from_small_float(low, value, source), "half")
+            else:
+                value = _single(low, value, llvm_type(source))
+            cut = low.chip.to_integer(low.emit, value, signed=True)
+            if cut is None:
+                return None
+            whole.append(cut)
+        word = low.chip.to_bytes(low.emit, whole, signed=op.to.kind == "int")
+        if word is None:
+            return None
+        for r, byte in zip(live[i : i + 4], low.unpack(word, "i8", len(whole)), strict=True):
+            registers[r] = byte
+    return registers
 
 
 def _from_small_float(low: Lowering, value: str, source: Scalar) -> str:

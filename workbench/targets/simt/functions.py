@@ -29,7 +29,7 @@ _ANY_FLOAT = {
     "maximum": ("maximum", 2), "fma": ("fma", 3), "abs": ("fabs", 1),
 }  # fmt: skip
 #: Intrinsics for f32 and f64; 16-bit types go through f32.
-_ROUNDING = {"trunc": 1, "rint": 1, "round": 1, "copysign": 2, "floor": 1, "ceil": 1}
+_ROUNDING = {"trunc": 1, "rint": 1, "copysign": 2, "floor": 1, "ceil": 1}
 #: Functions that have formulas and that f32 (and what is computed in it) does without.
 _OWN_SINGLE = frozenset(("exp", "exp2", "log", "log2", "sin", "cos", "tanh", "erf"))
 # (tanh x / x - 1) / x^2 in x^2 up to x = 0.55, highest power first: an error of 4e-8 in it.
@@ -61,6 +61,9 @@ def float_function(function: str, element: Scalar, low: Lowering) -> Rule | None
         wide = "double" if type == "double" else "float"
         name = f"llvm.{function}.{_suffix(wide)}"
         return _in(low, wide, type, _intrinsic(emit, name, _ROUNDING[function]))
+    if function == "round":
+        wide = "double" if type == "double" else "float"
+        return _in(low, wide, type, lambda v: low.chip.half_away(emit, v[0], wide))
     if type == "double":
         return _double(function, low)
     rule = _single(function, low)

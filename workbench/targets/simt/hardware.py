@@ -358,6 +358,18 @@ class Hardware(ABC):
         """Return an f32 cut to an i32, saturated, NaN as 0; None: no instruction does that."""
         return None
 
+    def to_bytes(self, emit: Emitter, four: Sequence[str], *, signed: bool) -> str | None:
+        """Return up to four i32, each saturated to 8 bits, in a word, the first in the low byte.
+
+        Zeros stand above them. None: there is no instruction that packs.
+        """
+        return None
+
+    def half_away(self, emit: Emitter, value: str, type: str) -> str:
+        """Return the integer nearest to an f32 or f64, halves away from zero, as a float."""
+        suffix = {"float": "f32", "double": "f64"}[type]
+        return emit.call(type, f"llvm.round.{suffix}", f"{type} {value}", type)
+
     def encode(self, emit: Emitter, pair: Sequence[str], to: Scalar) -> str | None:
         """Return two f32 as two 8-bit floats in an i16, the first in the low byte.
 
