@@ -14,8 +14,8 @@
     add[(wb.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024)
     wb.compile(add, "*f32:16 *f32:16 *f32:16 i32", {"BLOCK": 1024}, target="sm_90a").asm["ptx"]
 
-Importing this loads the compiler, so that the first compile pays for no imports; everything that
-needs torch, IPython, CUDA or LLVM is loaded when it is first used.
+Importing this loads next to nothing: a name brings what it needs when it is first used, the first
+compilation the compiler and the passes of its target. Torch, IPython, CUDA and LLVM come later.
 """
 
 from __future__ import annotations
@@ -102,8 +102,3 @@ def load_ipython_extension(shell: Any) -> None:
     from workbench.magics import load_ipython_extension as load
 
     load(shell)
-
-
-importlib.import_module("workbench.compiler")
-importlib.import_module("workbench.targets.nvidia.pipeline")
-importlib.import_module("workbench.runtime.compiling")

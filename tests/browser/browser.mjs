@@ -8,7 +8,8 @@ export const require = createRequire(new URL("../../extension/package.json", imp
 const { chromium } = require("playwright-core");
 const AXE = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
-export function launch() {
+/** Start Chromium. */
+export async function launch() {
   const executablePath =
     process.env.CHROMIUM || execFileSync("which", ["chromium"], { encoding: "utf8" }).trim();
   const args = [
@@ -20,7 +21,20 @@ export function launch() {
     "--disable-sync",
     "--no-first-run",
   ];
-  return chromium.launch({ executablePath, headless: true, args });
+  const browser = await chromium.launch({ executablePath, headless: true, args });
+  const newContext = browser.newContext.bind(browser);
+  browser.newContext = async (options) => {
+    const context = await newContext(options);
+    context.on("page", lookNowAndThen);
+    return context;
+  };
+  return browser;
+}
+
+/** What a page is waited for is asked 20 times a second; by itself Playwright has a frame drawn to ask. */
+function lookNowAndThen(page) {
+  const wait = page.waitForFunction.bind(page);
+  page.waitForFunction = (asked, value, options) => wait(asked, value, { polling: 50, ...options });
 }
 
 /** Page errors and console errors, as they come. */

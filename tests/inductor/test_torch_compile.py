@@ -16,7 +16,6 @@ import torch
 import workbench as wb
 from tests.inductor.comparing import compare, compare_model, results_and_gradients
 from tests.inductor.functions import CASES, Maker
-from tests.inductor.written import an_h200, kernels_of, module_text
 from workbench.inductor import workers
 from workbench.inductor.switching import switch
 from workbench.magics import lines, registry
@@ -60,6 +59,9 @@ def test_a_model_is_what_it_is_eagerly():
 @pytest.mark.parametrize("name", ["add_relu", "truth", "looped_rows", "log_sum_exp"])
 def test_what_is_written_for_a_gpu_is_python_that_runs_there(name):
     """Its guard, stream and arrays are CUDA's, and each kernel compiles for the chip."""
+    # Torch's compiler takes seconds to import: not in every process that collects tests.
+    from tests.inductor.written import an_h200, kernels_of, module_text
+
     function, arguments = CASES[name].function, CASES[name].arguments(Maker("cpu"))
     with wb.use_in_torch_compile(), an_h200():
         text = module_text(lambda *xs: results_and_gradients(function, xs), arguments)

@@ -31,8 +31,10 @@ HEAVY = ("torch", "IPython", "ipywidgets", "matplotlib", "cuda", "llvmlite")
 @pytest.mark.parametrize(
     ("statement", "heavy"),
     [
-        ("import workbench", HEAVY),
+        ("import workbench", (*HEAVY, "numpy", "workbench.compiler", "workbench.runtime")),
+        ("import workbench.cli", (*HEAVY, "workbench.compiler", "workbench.runtime")),
         ("import workbench; workbench.jit; workbench.cdiv; workbench.compile", HEAVY),
+        ("import workbench; workbench.jit", ("workbench.compiler", "workbench.targets.nvidia")),
         ("import workbench; workbench.tl; workbench.autotune", HEAVY),
     ],
 )

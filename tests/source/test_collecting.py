@@ -11,8 +11,9 @@ from workbench.source.collecting import rarely_collected
 
 @pytest.fixture(autouse=True)
 def usual():
-    before = gc.get_threshold()
-    yield before
+    before, python_s = gc.get_threshold(), (700, 10, 10)
+    gc.set_threshold(*python_s)
+    yield python_s
     gc.set_threshold(*before)
 
 

@@ -15,9 +15,11 @@ results. An op and its values never change afterwards: passes make new ones (see
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import InitVar, dataclass
 from math import prod
+from types import SimpleNamespace
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -113,6 +115,17 @@ class FieldSpec:
     def required(self) -> bool:
         """Whether building the op needs it."""
         return self.default is _MISSING
+
+
+def _own_hints(cls: type) -> dict[str, Any]:
+    """Return what the fields that a class adds are declared as; its bases were read already."""
+    declared = {
+        name: hint
+        for name, hint in cls.__annotations__.items()
+        if not str(hint).removeprefix("typing.").startswith("ClassVar")
+    }
+    own = SimpleNamespace(__annotations__=declared)
+    return get_type_hints(own, vars(sys.modules[cls.__module__]), dict(vars(cls)))
 
 
 def _role(hint: Any) -> Role:
@@ -227,9 +240,7 @@ class Op(_Declared):
         if effects is not None:
             cls._effects = effects
         specs: list[FieldSpec] = []
-        for name, hint in get_type_hints(cls).items():
-            if name not in cls.__annotations__ or str(hint).startswith("typing.ClassVar"):
-                continue
+        for name, hint in _own_hints(cls).items():
             default = cls.__dict__.get(name, _MISSING)
             keyword = isinstance(default, _Keyword)
             specs.append(

@@ -10,7 +10,8 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import compress
 
 from workbench.trace.schema import RowMap, Trace
 
@@ -48,10 +49,8 @@ def coverage(trace: Trace) -> dict[str, tuple[int, int]]:
     """
     counts: dict[str, tuple[int, int]] = {}
     for stage in trace.stages:
-        lines = trace.strings[stage.text].split("\n")
-        ops = ops_of_rows(stage.rows, len(lines))
-        counts_row = _computes if stage.id in _MACHINE else _says
-        said = [linked for row, linked in enumerate(ops) if counts_row(lines, row)]
+        counted = _counted(trace.strings[stage.text], stage.id in _MACHINE)
+        said = list(compress(ops_of_rows(stage.rows, len(counted)), counted))
         counts[stage.id] = (sum(map(bool, said)), len(said))
     return counts
 
@@ -65,8 +64,20 @@ _ADDRESS, _PADDING = re.compile(r"\s*/\*\w+\*/"), re.compile(r"(nop|int3)", re.I
 _JUMP = re.compile(r"BRA `\((.+)\)")
 
 
+@lru_cache(maxsize=32)
+def _counted(text: str, machine: bool) -> list[bool]:
+    """Return for each row whether it counts; an output is written from one trace several times."""
+    lines = text.split("\n")
+    counts = _computes if machine else _says
+    return [counts(lines, row) for row in range(len(lines))]
+
+
+#: A letter or a digit, as `isalnum` says of one.
+_LETTER = re.compile(r"[^\W_]")
+
+
 def _says(lines: Sequence[str], row: int) -> bool:
-    return any(letter.isalnum() for letter in lines[row])
+    return _LETTER.search(lines[row]) is not None
 
 
 def _computes(lines: Sequence[str], row: int) -> bool:
