@@ -140,3 +140,44 @@ def test_launches_of_kernels_with_plain_names_have_plain_guards():
     cells.run("K: tl.constexpr = 1\n" + HELPER)
     cells.run(KERNEL.format("h(0) + K"))
     assert all(type(space) is dict for space, _, _ in cells.names["k"].captures.guards)
+
+
+def decorated(add: int) -> str:
+    """A helper under a decorator of the user's, whose own text is not what can be read."""
+    return (
+        "def plus(f):\n    @functools.wraps(f)\n    def made(x):\n"
+        f"        return f(x) + {add}\n    return made\n@plus\ndef g(x): return x\n"
+    )
+
+
+def test_what_wraps_a_function_counts():
+    cells = Cells()
+    cells.run(decorated(1) + COMPUTED.format("g(0)"))
+    cells.run(KERNEL.format("h(0)"))
+    assert cells.launch() == 1
+    cells.run(decorated(2))
+    assert cells.launch() == 2
+
+
+def test_code_of_another_assembler_is_made_again(tmp_path, monkeypatch):
+    from workbench import compiler
+    from workbench.runtime import compiling
+    from workbench.targets.nvidia import pipeline
+
+    monkeypatch.setenv("WORKBENCH_CACHE_DIR", str(tmp_path / "cache"))
+    tool, compiled = tmp_path / "ptxas", []
+    tool.write_text("one")
+    stamp = [(str(tool), tool.stat().st_size, tool.stat().st_mtime_ns)]
+    monkeypatch.setattr(pipeline, "assembler", lambda: stamp)
+    compile_kernel = compiler.compile_kernel
+    monkeypatch.setattr(
+        compiler, "compile_kernel", lambda *a: compiled.append(1) or compile_kernel(*a)
+    )
+    cells = Cells()
+    cells.run(KERNEL.format("1"))
+    for text, times in (("one", 1), ("one", 1), ("another", 2)):
+        if text != tool.read_text():
+            tool.write_text(text)
+        compiling.forget()
+        assert compiling.compile(cells.names["k"], "*f32").code
+        assert len(compiled) == times

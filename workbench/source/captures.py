@@ -68,6 +68,8 @@ class _Walk:
             return
         self._seen[id(source.function)] = source.name, source.function
         self.found.sources.append(source)
+        if hasattr(source.function, "__wrapped__"):  # what can be read is what it wraps
+            self.found.values.append((source.name, _code_text(source.function.__code__)))
         names = tuple(names_of(source.function.__code__))
         if source.edited:
             names += tuple(_names_in_text(source))
@@ -265,7 +267,7 @@ def _name_of_type(kind: type) -> str:
 def _source_of(value: Any) -> Any:
     """Return the text of a device function, or of one that runs at compile time, as data."""
     try:
-        if getattr(type(value), "__compile_time__", False):
+        if getattr(cast("type[Any]", type(value)), "__compile_time__", False):
             return getattr(value, "text_source", None)
         return getattr(value, "kernel_source", None)
     except KernelError:
