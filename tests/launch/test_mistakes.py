@@ -64,3 +64,12 @@ def test_a_word_and_what_it_prints_are_two_words():
     text = wb.compile(from_text(body), "", {}, target="interpreter").asm["tile"]
     for prefix in ("value: ", "x = ", "end"):
         assert f'prefix = "{prefix}"' in text
+
+
+@pytest.mark.parametrize("given", [{"num_warps": np.int64(2)}, {"persistent": np.bool_(1)}])
+def test_options_may_be_numbers_of_numpy(given: dict[str, object]):
+    Y[:] = 0
+    assert copy[(1,)](X, Y, 8, BLOCK=8, **given) is not None
+    assert Y.tolist() == X.tolist()
+    with pytest.raises(OptionError, match="power of two up to 32, got 3"):
+        copy[(1,)](X, Y, 8, BLOCK=8, num_warps=np.int64(3))

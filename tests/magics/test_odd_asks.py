@@ -258,3 +258,16 @@ def test_a_reference_that_is_no_call_says_what_to_write(space, check, said, hint
     assert raised.value.message.startswith(said)
     assert "<--check>" not in raised.value.message
     assert (hint is None and raised.value.hint is None) or hint in raised.value.hint
+
+
+@pytest.mark.parametrize(("option", "value"), [("flops", "-3"), ("bytes", "x"), ("bytes", "1e999")])
+def test_work_is_a_number(space, option, value):
+    with pytest.raises(OptionError, match=f"--{option} counts what a launch does") as caught:
+        run_cell(ADD, f'{LINE} --bench --{option} "{value}"', space)
+    assert caught.value.code == "K119"
+
+
+def test_what_another_decorator_makes_of_a_kernel_is_none(space):
+    text = "import functools\n@functools.lru_cache\n@triton.jit" + ADD
+    with pytest.raises(KernelError, match="the source of add cannot be read"):
+        run_cell(text, LINE, space)

@@ -6,6 +6,7 @@ import pytest
 import workbench as wb
 from tests.runtime.kernels import add
 from workbench import tl
+from workbench.source import OptionError
 
 
 def timings(order):
@@ -222,3 +223,16 @@ def test_optional_arrays_may_be_none(option):
 
 def test_another_module_in_place_of_the_compilers_is_another_configuration():
     assert str(wb.Config({}, ir_override="a.ttir")) != str(wb.Config({}, ir_override="b.ttir"))
+
+
+@pytest.mark.parametrize("option", ["reset_to_zero", "restore_value"])
+def test_arrays_to_be_kept_are_parameters(option):
+    out = np.zeros(7, np.float32)
+    options = {option: ["frist_ptr"], "do_bench": lambda call, quantiles: call() or [1] * 3}
+    kernel = wb.autotune(ACCUMULATING, key=["n"], **options)(store_ones)
+    with pytest.raises(OptionError, match=f"{option} names 'frist_ptr', which is no parameter"):
+        kernel[(1,)](out, None, 7)
+    options[option] = ["n"]  # a number is not changed
+    kernel = wb.autotune(ACCUMULATING, key=["n"], **options)(store_ones)
+    kernel[(1,)](out, None, 7)
+    assert out.tolist() == [1] * 7

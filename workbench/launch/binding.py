@@ -29,7 +29,7 @@ from workbench.source import (
 )
 from workbench.source.arguments import Argument, constant
 from workbench.source.elements import ITEM_BITS, parse_type
-from workbench.source.given import wrong_kind
+from workbench.source.given import plain_number, wrong_kind
 from workbench.source.parameters import undeclared
 
 
@@ -211,7 +211,7 @@ def _rounded(known: Argument, needed: Sequence[int]) -> Argument:
 
 
 def _constexpr(source: KernelSource, name: str, value: Any) -> Argument:
-    value = _plain(_unwrapped(value))
+    value = plain_number(_unwrapped(value))
     if not isinstance(value, type) and (
         hasattr(value, "data_ptr") or hasattr(value, "__array_interface__")
     ):
@@ -241,7 +241,7 @@ def _classify(
 ) -> tuple[str, Argument]:
     if type(value).__name__ == "constexpr":
         return "x", constant(value.value)
-    value = _plain(value)
+    value = plain_number(value)
     match value:
         case bool():
             return "b", _number(source, name, declared, value, "i1", call)
@@ -258,12 +258,6 @@ def _classify(
     if isinstance(value, type) or _is_kernel(value) or _is_kernel_dtype(value):
         return "c", constant(value)
     return "t", _pointer(source, name, declared, value, call)
-
-
-def _plain(value: Any) -> Any:
-    """Turn a NumPy scalar into Python's."""
-    numpy = sys.modules.get("numpy")
-    return value.item() if numpy is not None and isinstance(value, numpy.generic) else value
 
 
 def _is_kernel(value: Any) -> bool:

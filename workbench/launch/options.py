@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from workbench.source import KernelSource, OptionError, shown
+from workbench.source.given import plain_number
 from workbench.source.warning import warn_user
 
 #: name -> the value that stands for "unset": it is left out of the compile key
@@ -96,6 +97,7 @@ def check_options(
             continue
         if name not in DEFAULTS:
             raise unknown_option(word, source)
+        value = plain_number(value)
         _check(name, value)
         if value is not None and value != DEFAULTS[name]:
             chosen[name] = value

@@ -109,7 +109,7 @@ EXPLANATIONS: dict[str, Explanation] = {
         "time on a GPU or with --target cpu; the interpreter's speed says nothing.",
     ),
     "K119": _entry(
-        "--flops or --bytes uses a name that is neither a parameter nor an axis.",
+        "--flops or --bytes is no number ≥ 0, or names neither a parameter nor an axis.",
         '%%kernel add --flops "2*M*N*K"',
         "use the kernel's parameter names and the names of --x.",
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -12,7 +13,7 @@ from workbench.bench.sweep import points_of
 from workbench.interpreter import checked_report
 from workbench.magics.options import Request
 from workbench.magics.values import Expression, part_span, split_top_level
-from workbench.source import KernelSource, OptionError
+from workbench.source import KernelSource, OptionError, shown
 from workbench.tuning.tune import SECONDS
 
 
@@ -80,7 +81,7 @@ def _count(
 
     def evaluate(names: Mapping[str, Any]) -> float:
         try:
-            return float(expression.evaluate({**namespace, **names}, "K119"))
+            value = expression.evaluate({**namespace, **names}, "K119")
         except OptionError as error:
             cause = error.__cause__
             if isinstance(cause, NameError):
@@ -90,6 +91,14 @@ def _count(
                     message, expression.span, code="K119", hint=f"there are: {known}"
                 ) from None
             raise
+        try:
+            count = float(value)
+        except (TypeError, ValueError, OverflowError):
+            count = math.nan
+        if not 0 <= count < math.inf:
+            message = f"{expression.option} counts what a launch does, got {shown(value)}"
+            raise OptionError(message, expression.span, code="K119", hint="give a number ≥ 0")
+        return count
 
     return evaluate
 

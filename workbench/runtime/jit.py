@@ -51,7 +51,7 @@ from workbench.runtime.launching import (
     stream_number,
 )
 from workbench.source import KernelSource, LaunchError
-from workbench.source.captures import Captures, captures_of, functions_in
+from workbench.source.captures import Captures, captures_of, guard_key, reaching
 from workbench.source.given import several, wrong_kind
 from workbench.source.parameters import Parameter, parameters_of
 
@@ -140,7 +140,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         self._named: dict[str, KernelSource] = {}
         self._loaded: set[tuple[str, int]] = set()
         self._launch: Callable[..., Any] = self._first_launch
-        self._fast: dict[tuple[str, int, tuple[int, ...]], fastpath.FastPath] = {}
+        self._fast: dict[tuple[str, int, tuple[Any, ...]], fastpath.FastPath] = {}
 
     # -- what it is -----------------------------------------------------------------------
     @property
@@ -405,18 +405,18 @@ class JITFunction(JITCallable, KernelInterface[T]):
         if guards.is_trying() or not fastpath.accepts(self.kernel_source, call, guarded=guarded):
             return
         gpu = fastpath.on_gpu(device)
-        # What functions among the arguments reach is watched as well as what the kernel reaches.
+        # What functions, classes and objects among the arguments reach is watched as well.
         reached = [
             guard
-            for f in functions_in(tuple(call.values.values()))
-            for guard in captures_of(f).guards
+            for one in reaching(tuple(call.values.values()))
+            for guard in captures_of(one).guards
         ]
         if kernel.target == "cpu":
             reached.append((guards.STATE, "on", guarded))
         watched = replace(self.captures, guards=[*self.captures.guards, *reached])
         # Where an array says it, one launcher serves all GPUs.
         place = int(gpu) if "t" in call.kinds else device
-        identity = call.kinds, place, (guarded, *(id(value) for _, _, value in reached))
+        identity = call.kinds, place, (guarded, *map(guard_key, reached))
         with self._lock:
             path = self._fast.get(identity)
             if path is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
@@ -74,3 +75,9 @@ def by_name(value: Any, what: str, hint: str) -> dict[str, Any]:
     ):
         raise wrong_kind(what, value, hint)
     return dict(cast("Any", value))
+
+
+def plain_number(value: Any) -> Any:
+    """Turn a NumPy scalar into Python's."""
+    numpy = sys.modules.get("numpy")
+    return value.item() if numpy is not None and isinstance(value, numpy.generic) else value

@@ -78,6 +78,8 @@ def kernel_source(
         function: the function.
         read: its lines and where they begin, if somebody has read them already.
     """
+    if not hasattr(function, "__code__"):  # another decorator's object, around a kernel perhaps
+        raise _unreadable(function)
     try:
         lines, first_line = read or source_lines(function)
     except (OSError, TypeError) as error:

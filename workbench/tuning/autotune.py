@@ -25,7 +25,7 @@ from workbench.runtime.interface import KernelInterface
 from workbench.runtime.jit import InterpretedFunction, JITFunction, Plan
 from workbench.runtime.pickling import reduce_by_place
 from workbench.runtime.timing import Effort
-from workbench.source import KernelError, KernelSource
+from workbench.source import KernelError, KernelSource, OptionError, shown
 from workbench.source.given import by_name, function, several
 from workbench.tuning import store
 from workbench.tuning.configs import Config, ConflictError
@@ -374,14 +374,25 @@ class Autotuner(_Wrapper):
 
     # -- arrays before and after trials ---------------------------------------------------
     def _prepare_arrays(self, named: Mapping[str, Any], reset_only: bool = False) -> None:
-        for name in self.reset_to_zero:
-            _clear(named[name])
+        for value in self._arrays("reset_to_zero", self.reset_to_zero, named).values():
+            _clear(value)
         if not reset_only:
-            given = {name: named[name] for name in self.restore_value}
-            # An optional array may be None in this launch.
-            self.restore_copies = {
-                n: _copy(value) for n, value in given.items() if value is not None
-            }
+            found = self._arrays("restore_value", self.restore_value, named)
+            self.restore_copies = {name: _copy(value) for name, value in found.items()}
+
+    def _arrays(
+        self, option: str, names: Sequence[str], named: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the arrays of some names; an optional one may not be there in this launch."""
+        for name in names:
+            if name not in self.arg_names:
+                kernel = self.base_fn.__name__
+                raise OptionError(
+                    f"{option} names {shown(name)}, which is no parameter of {kernel}",
+                    hint=f"its parameters are {', '.join(self.arg_names)}",
+                    code="K112",
+                )
+        return {name: named[name] for name in names if arrays.is_array(named.get(name))}
 
     def _restore_arrays(self, named: Mapping[str, Any], exception: Any = None) -> None:
         for name, value in self.restore_copies.items():
@@ -496,8 +507,6 @@ def _assign(target: Any, value: Any) -> None:
 
 
 def _clear(value: Any) -> None:
-    if value is None or not arrays.is_array(value):
-        return
     if hasattr(value, "zero_"):
         value.zero_()
     else:

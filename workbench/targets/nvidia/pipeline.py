@@ -51,6 +51,7 @@ from workbench.targets.nvidia.spills import (
 from workbench.targets.nvidia.tensors import map_parameters
 from workbench.targets.nvidia.toolchain import (
     PtxError,
+    assembler,
     disassemble,
     find,
     live_registers,
@@ -411,7 +412,7 @@ def _built(state: State) -> Built:
             "pipelines": partial(pipelines, module, unit.rules),
             "layouts": partial(layouts, module),
         },
-        extra=_extra(module),
+        extra={**_extra(module), "tools": assembler()},
     )
 
 

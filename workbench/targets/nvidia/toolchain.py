@@ -40,6 +40,16 @@ def find(tool: str) -> str | None:
     return shutil.which(tool)
 
 
+@cache
+def assembler() -> tuple[tuple[str, int, int], ...]:
+    """Return (path, size, time) of ptxas, by which code that is kept is made again by another."""
+    path = find("ptxas")
+    if path is None:
+        return ()
+    status = Path(path).stat()
+    return ((path, status.st_size, status.st_mtime_ns),)
+
+
 def missing(tool: str) -> str:
     """Return the sentence that says how to get a missing tool."""
     return f"needs {tool}: pip install {WHEELS[tool]}"
