@@ -156,7 +156,7 @@ def _place_of(low: Lowering, bits: Bits, register: int) -> tuple[str, int]:
     """Return a word and the bit of it from which an element's fields are counted."""
     root, field = low.register(bits.root, register), bits.fields[0]
     if element_of(bits.root.type).bits == 8:
-        word, place = low.byte_of_word(root)
+        word, place = low.packing.byte_of_word(root)
         return word, 8 * place
     if field.shifts is None:
         return root, 0
@@ -190,7 +190,7 @@ def _side_by_side(
         ]
         word = spread(emit, [(w, start // 8) for w, start in zip(moved, starts, strict=True)])
         start = max(high, high + 8, key=lambda first: _stay(both[0], first))
-    return low.unpack(_spread_bits(low, both[0], word, start), type)[::back]
+    return low.packing.unpack(_spread_bits(low, both[0], word, start), type)[::back]
 
 
 def _stay(bits: Bits, start: int) -> int:

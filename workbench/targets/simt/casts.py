@@ -287,7 +287,9 @@ def _to_bytes(low: Lowering, op: Cast, source: Scalar) -> list[str | None] | Non
         word = low.chip.to_bytes(low.emit, whole, signed=op.to.kind == "int")
         if word is None:
             return None
-        for r, byte in zip(live[i : i + 4], low.unpack(word, "i8", len(whole)), strict=True):
+        for r, byte in zip(
+            live[i : i + 4], low.packing.unpack(word, "i8", len(whole)), strict=True
+        ):
             registers[r] = byte
     return registers
 
