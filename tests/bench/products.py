@@ -108,13 +108,13 @@ OURS = instead(
 #: Tiles of 96 and 192 leave two groups of warps no row too many, and those of 8 warps that leave
 #: one block on a multiprocessor stay unasked. A round of 128x144x64 receives for 680 cycles what it
 #: multiplies in 576: in clusters of two blocks (asked for) it receives for 510 or 490. Where
-#: columns lie side by side in B those of 144 begin amid a line, of 128 (144 rows, turned) do not.
+#: columns lie side by side in B those of 144 begin amid a line, of 128 (144 rows, turned) do not,
+#: and the results of these are stored best by boxes of 32 bytes a row.
 OUR_WAVES = instead(
     WAVE_CONFIGS,
     (
-        *configs(
-            (96, 192, 64, 8, 5), (144, 128, 64, 8, 6), (192, 96, 64, 8, 5), (192, 192, 64, 8, 4)
-        ),
+        *configs((96, 192, 64, 8, 5), (192, 96, 64, 8, 5), (192, 192, 64, 8, 4)),
+        *with_options("tma_stores", (144, 128, 64, 8, 6)),
         *with_options("cluster=2", (128, 144, 64, 8, 4), (128, 160, 64, 8, 4)),
     ),
     configs(

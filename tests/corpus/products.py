@@ -120,7 +120,9 @@ def wrapped(make: Maker, m: int, n: int, k: int, kind: str, tile: Tile) -> Probl
 @sample(
     "product", tutorial, fast=((20, 50, 40, Tile(16, 96, 16, 4, 2)),),
     gpu=((300, 400, 200, Tile(64, 160, 64, 4, 3)), (300, 500, 200, Tile(128, 192, 64, 4, 3)),
-         (300, 500, 200, Tile(128, 224, 64, 8, 2)), (400, 300, 136, Tile(192, 128, 64, 8, 3))),
+         (300, 500, 200, Tile(128, 224, 64, 8, 2)), (400, 300, 136, Tile(192, 128, 64, 8, 3)),
+         (400, 304, 136, Tile(64, 144, 64, 4, 3)), (400, 304, 136, Tile(128, 80, 64, 8, 3)),
+         (400, 400, 136, Tile(176, 192, 32, 8, 4))),
     dtypes=(F16, F32), layouts=("contiguous",),
 )  # fmt: skip
 def wide_blocks(make: Maker, m: int, n: int, k: int, tile: Tile) -> Problem:

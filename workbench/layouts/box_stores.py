@@ -1,9 +1,9 @@
 """How the fragments that a warp has of a tile become boxes which are copied to global memory.
 
-A copy from shared memory writes a box of rows of 128 bytes (64 where no more divide the tile's), as
-tensor_access.py has it for those the other way. A warp makes its own boxes, from bytes that are its
-own, so that no warp waits for another. That is possible exactly if, of the bits of the coordinates,
-some are those of a box, and
+A copy from shared memory writes a box of rows of 128 bytes (64 or 32 where no more divide the
+tile's, or a warp has no more), as tensor_access.py has it for those the other way. A warp makes its
+own boxes, from bytes that are its own, so that no warp waits for another. That is possible exactly
+if, of the bits of the coordinates, some are those of a box, and
 
 - lanes differ in these alone, registers in these or in the others, never in both, warps in others;
 - lanes and those registers together have all of a box;
@@ -26,7 +26,7 @@ from workbench.layouts.matrix_access import MatrixPlan, stmatrix_fits
 from workbench.layouts.tensor_access import MOST_BOX
 
 #: The bytes of a row of a box, and the rows of which the XOR of chunks is a pattern.
-ROW_BYTES, _PATTERN = (128, 64), 8
+ROW_BYTES, _PATTERN = (128, 64, 32), 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,8 @@ LAYOUTS = {
     "128x64": (wgmma_d((128, 64), 4), (16, 64)),
     "64x160": (wgmma_d((64, 160), 4), (16, 32)),
     "64x192": (wgmma_d((64, 192), 4), (16, 64)),
+    "64x144": (wgmma_d((64, 144), 4), (16, 16)),
+    "turned": (wgmma_d((64, 144), 4).transpose((1, 0)), (16, 16)),
     "mma": (mma_c((64, 128), (2, 2)), (32, 64)),
 }
 
@@ -112,7 +114,7 @@ def test_each_element_is_stored_where_it_belongs(name: str):
 @pytest.mark.parametrize(
     ("layout", "itemsize"),
     [
-        (wgmma_d((64, 144), 4), 2),  # rows of 32 bytes
+        (wgmma_d((64, 136), 4), 2),  # rows of 16 bytes
         (wgmma_d((64, 128), 8, 2, in_turns=True), 2),  # a warp has every other eight columns
         (wgmma_d((64, 128), 4), 4),
         (blocked((64, 128), 8, (1, 0), 4), 2),

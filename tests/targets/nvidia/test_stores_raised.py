@@ -178,6 +178,20 @@ def test_all_of_a_tile_has_room_beside_rings_or_stays_as_it_is():
         assert any("rings leave no room" in text for text in said) == (not expected)
 
 
+@pytest.mark.parametrize("asked_for", [False, True])
+def test_boxes_with_rows_of_32_bytes_are_stored_for_who_asks(asked_for: bool):
+    words = "*fp16:16 *fp16:16 *fp16:16 i32 i32:16 i32:16 i32:16 *fp32:16"
+    sizes = {"HOW": "", "TYPE": tl.float16, "BLOCK_M": M, "BLOCK_N": 48, "BLOCK_K": K}
+    module = tile_ir(product, words, sizes, num_warps=4, num_stages=3)
+    options = {"warp_specialize": True, "persistent": True}
+    options |= {"tma_stores": True} if asked_for else {}
+    module = replace(module, attributes={**module.attributes, **options})
+    before, after, said = before_and_after(module)
+    assert len(stores(after)) == asked_for
+    assert any("tma_stores takes 32" in text for text in said) == (not asked_for), said
+    compared(before, after, (64, 48, 32), (100, 40, 16))
+
+
 def test_blocks_that_stay_leave_copies_going():
     module = module_of()
     options = {"warp_specialize": True, "persistent": True, "narrow_index": True}

@@ -44,6 +44,9 @@ from workbench.targets.nvidia.tile_parts import Splitter
 from workbench.targets.simt.copying import Sent
 from workbench.targets.simt.corners import is_known
 
+#: Bytes of a row of the boxes that are stored unasked.
+_ROW_BYTES = 64
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedStore:
@@ -164,8 +167,10 @@ class Plans:
             held = self.names.spelled(end)
             raise NotRaised(f"rows end at {held}, not known to be a multiple of {GRAIN} bytes")
         boxes = box_stores_of(tile, found.places, len(found.axes))
-        if boxes is None:
-            raise NotRaised("no warp has boxes of it with rows of 64 bytes")
+        wanted = self.module.attributes.get("tma_stores")
+        if boxes is None or (boxes.swizzle < _ROW_BYTES and not wanted):
+            more = " (tma_stores takes 32)" if boxes is not None else ""
+            raise NotRaised(f"no warp has boxes of it with rows of 64 bytes{more}")
         self._may_begin(found)
         return PlannedStore(op, tile, found, exact, boxes)
 
