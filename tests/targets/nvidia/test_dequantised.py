@@ -198,6 +198,28 @@ def test_small_floats_are_decoded_in_the_layout_of_fragments(word: str, named: s
 
 @needs_ptxas
 @needs_nvdisasm
+@pytest.mark.parametrize(("rows", "permutes"), [(16, 32), (8, 16)])
+def test_two_4_bit_floats_take_four_integer_instructions(rows: int, permutes: int):
+    """Two shifts and two masks, or a shift and a permute; scales come by copies, as the rest."""
+    blocks = {"BLOCK_M": rows, "BLOCK_N": 64 if rows == 16 else 128, "BLOCK_K": 128}
+    given = {"X_FORMAT": "fp16", "W_FORMAT": "e2m1", "EVEN_K": True}
+    signature = "*f16:16 *u8:16 *u8:16 *f16:16" + " i32:16" * 7
+    compiled = workbench.compile(
+        quantised.product_with_microscales, signature, {**blocks, **given}, num_warps=4,
+        num_stages=3,
+    )  # fmt: skip
+    names = [row.name.split(".")[0] for row in loop_of_products(compiled.asm["sass"], "HMMA")]
+    pairs = blocks["BLOCK_N"] * 128 // 128 // 2
+    few = 8
+    assert names.count("LOP3") <= 2 * pairs + few
+    assert names.count("PRMT") <= permutes + few
+    assert names.count("HMUL2") == 2 * pairs
+    assert names.count("BAR") == 1
+    assert not {"LDG", "STS", "FMUL", "F2F"} & {*names}
+
+
+@needs_ptxas
+@needs_nvdisasm
 @pytest.mark.parametrize("kind", ["i8", "e2m1"])
 def test_no_register_in_flight_is_written_in_the_machine_code(kind: str):
     """Nor are products serialized: ptxas keeps the registers of a part that goes on."""
