@@ -180,6 +180,19 @@ def test_the_next_part_is_computed_while_the_last_is_multiplied(kind: str):
     assert re.search(r"f(mul|add|ma)", between)
 
 
+@pytest.mark.parametrize("stages", [2, 3])
+def test_rounds_too_large_for_a_slot_more_are_brought_a_round_later(stages: int):
+    """So that weights are computed while others are multiplied."""
+    named = {"GROUP": GROUP, "BLOCK_M": 256, "BLOCK_N": 128, "BLOCK_K": 128, "EVEN_K": True}
+    module = tile_ir(KERNELS["i4"], POINTERS.format("i8"), named, num_warps=8, num_stages=stages)
+    last = in_gpu_ir(module)
+    product = product_of(last)
+    assert (product.in_flight, product.parts) == (1, 2)
+    (loop,) = (op for op in last.walk() if isinstance(op, For) and product in op.body.ops)
+    copies = {op.stage for op in loop.body.ops if isinstance(op, AsyncCopy)}
+    assert copies == {-1}
+
+
 @pytest.mark.parametrize(("word", "named"), [("u8", "e2m1"), ("f8e4m3", "e4m3")])
 def test_small_floats_are_decoded_in_the_layout_of_fragments(word: str, named: str):
     """However many ops that takes: what is converted, if anything, are the scales."""
