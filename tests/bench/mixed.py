@@ -54,10 +54,16 @@ OWN_FEW = instead(
 #: Of int4, steps shared out over two or three programs of each multiprocessor.
 SHARES = configs((16, 128, 128, 2, 4, 4), (16, 64, 128, 3, 4, 4))
 NOT_SHARES = configs((16, 32, 128, 4, 5), (16, 64, 128, 2, 4))
+#: Of e2m1, half as many rounds: what a round takes beside its numbers is half as much.
+DEEP = configs((16, 64, 256, 2, 3), (16, 64, 256, 4, 3), (16, 32, 256, 2, 3), (16, 128, 256, 4, 2))
+NOT_DEEP = (
+    *configs((16, 32, 128, 4, 5), (16, 64, 64, 4, 5), (16, 128, 128, 8, 4), (16, 32, 128, 2, 4)),
+    *with_options("rounds_together", (16, 32, 128, 2, 8), (16, 32, 128, 4, 8)),
+)
 MANY = configs(
     (64, 64, 64, 4, 4), (64, 128, 64, 4, 3), (64, 128, 64, 4, 4), (64, 256, 64, 8, 3),
     (128, 64, 64, 4, 4), (128, 128, 32, 4, 4), (128, 128, 64, 4, 3), (128, 128, 64, 8, 3),
-    (128, 128, 128, 8, 2), (128, 256, 64, 8, 3), (256, 128, 64, 8, 3),
+    (128, 128, 128, 8, 2), (128, 256, 64, 8, 3), (256, 128, 64, 8, 3), (256, 128, 128, 8, 2),
 )  # fmt: skip
 
 
@@ -144,6 +150,8 @@ def tables_for(kind: str, m: int) -> tuple[tuple[Config, ...], tuple[Config, ...
     table, own = FEW, OWN_FEW
     if kind == "int4":
         table, own = (instead(one, SHARES, NOT_SHARES) for one in (table, own))
+    if kind == "e2m1":
+        table, own = (instead(one, DEEP, NOT_DEEP) for one in (table, own))
     if m == 1:  # eight rows of a block are as many columns as an instruction has
         own = tuple(config._replace(blocks=(8, *config.blocks[1:])) for config in own)
     return table, own

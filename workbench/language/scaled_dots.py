@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from workbench.language.arithmetic import arithmetic, binary, maximum, minimum, where
+from workbench.language.arithmetic import arithmetic, binary, minimum, where
 from workbench.language.casts import bitcast_tensor, cast_tensor
 from workbench.language.dots import dot
 from workbench.language.dtypes import (
@@ -120,14 +120,10 @@ def _is_given(scale: Any) -> bool:
 
 @dataclass(frozen=True)
 class _Decoded:
-    """Numbers of an operand, divided by a power of two; in fp32, or in what is multiplied.
-
-    `ends`: the scales (their exponents) from which on all of them are zero in fp16, and infinite.
-    """
+    """Numbers of an operand, divided by a power of two; in fp32, or in what is multiplied."""
 
     value: tensor
     divided: int = 0
-    ends: tuple[int, int] = (0, 0)
 
 
 def _decoded(x: tensor, name: str, packed_axis: int, side: str, to: dtype) -> _Decoded:
@@ -144,9 +140,8 @@ def _decoded(x: tensor, name: str, packed_axis: int, side: str, to: dtype) -> _D
             f"dot_scaled got {side}_format {name!r} for {describe(x)}",
             hint=f"pass {kind.spelling}, or its bits as {raw.spelling}",
         )
-    if name == "e4m3" and to == float16:  # 2^-9 to 448
-        return _Decoded(cast_tensor(bitcast_tensor(x, kind), to), ends=(-34, 25))
-    return _Decoded(cast_tensor(bitcast_tensor(x, kind), float32))
+    held = float16 if name == "e4m3" and to == float16 else float32
+    return _Decoded(cast_tensor(bitcast_tensor(x, kind), held))
 
 
 def _unpacked(x: tensor, axis: int, to: dtype) -> _Decoded:
@@ -168,7 +163,7 @@ def _unpacked(x: tensor, axis: int, to: dtype) -> _Decoded:
         halves = permute(halves, *range(rank - 1), rank, rank - 1)
     shape = list(x.shape)
     shape[axis] *= 2
-    return _Decoded(reshape_tensor(halves, tuple(shape)), bias - 1, ends=(-28, 17))  # 0.5 to 6
+    return _Decoded(reshape_tensor(halves, tuple(shape)), bias - 1)
 
 
 def _multiplied(x: _Decoded) -> tensor:
@@ -238,12 +233,13 @@ def _factors(scale: tensor, *, exact_nan: bool) -> tensor:
 def _half_factors(scale: tensor, x: _Decoded, *, exact_nan: bool) -> tuple[tensor, tensor]:
     """Return two factors in fp16 whose product is a scale times what numbers are divided by.
 
-    Where all but zeros become infinite, 65504 * 65504 may be what does it: no factor is infinite,
-    which would make NaN of zeros.
+    Or makes as much of them: infinity of all but zeros, which may take 65504 * 65504 (no factor is
+    infinite, which would make NaN of zeros), and zero.
     """
     exponent = cast_tensor(_exponents(scale), uint32)
-    zero, infinite = (127 + end for end in x.ends)
-    known = where(binary(">=", exponent, infinite), infinite + 1, maximum(exponent, zero))
+    known = exponent
+    if x.divided:  # 0.5 * 2^17 is infinite, which 2^15 * 65504 would not make it
+        known = where(binary("==", exponent, 127 + 17), 127 + 18, exponent)
     both = arithmetic("+", known, x.divided + 127)  # the sum of fp32's exponents
     first = arithmetic(">>", both, 1)
     second = arithmetic("-", both, first)

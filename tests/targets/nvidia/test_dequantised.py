@@ -180,6 +180,19 @@ def test_the_next_part_is_computed_while_the_last_is_multiplied(kind: str):
     assert re.search(r"f(mul|add|ma)", between)
 
 
+@pytest.mark.parametrize("stages", [2, 3])
+def test_rounds_too_large_for_a_slot_more_are_brought_a_round_later(stages: int):
+    """So that weights are computed while others are multiplied."""
+    named = {"GROUP": GROUP, "BLOCK_M": 256, "BLOCK_N": 128, "BLOCK_K": 128, "EVEN_K": True}
+    module = tile_ir(KERNELS["i4"], POINTERS.format("i8"), named, num_warps=8, num_stages=stages)
+    last = in_gpu_ir(module)
+    product = product_of(last)
+    assert (product.in_flight, product.parts) == (1, 2)
+    (loop,) = (op for op in last.walk() if isinstance(op, For) and product in op.body.ops)
+    copies = {op.stage for op in loop.body.ops if isinstance(op, AsyncCopy)}
+    assert copies == {-1}
+
+
 @pytest.mark.parametrize(("word", "named"), [("u8", "e2m1"), ("f8e4m3", "e4m3")])
 def test_small_floats_are_decoded_in_the_layout_of_fragments(word: str, named: str):
     """However many ops that takes: what is converted, if anything, are the scales."""
@@ -194,6 +207,28 @@ def test_small_floats_are_decoded_in_the_layout_of_fragments(word: str, named: s
     assert chain_of(loop.body, product, product.b, SM_90A, 4)
     sizes = [shape_of(op.result.type) for op in loop.body.ops if isinstance(op, ConvertLayout)]
     assert (64, 64) not in sizes
+
+
+@needs_ptxas
+@needs_nvdisasm
+@pytest.mark.parametrize(("rows", "permutes"), [(16, 32), (8, 16)])
+def test_two_4_bit_floats_take_four_integer_instructions(rows: int, permutes: int):
+    """Two shifts and two masks, or a shift and a permute; scales come by copies, as the rest."""
+    blocks = {"BLOCK_M": rows, "BLOCK_N": 64 if rows == 16 else 128, "BLOCK_K": 128}
+    given = {"X_FORMAT": "fp16", "W_FORMAT": "e2m1", "EVEN_K": True}
+    signature = "*f16:16 *u8:16 *u8:16 *f16:16" + " i32:16" * 7
+    compiled = workbench.compile(
+        quantised.product_with_microscales, signature, {**blocks, **given}, num_warps=4,
+        num_stages=3,
+    )  # fmt: skip
+    names = [row.name.split(".")[0] for row in loop_of_products(compiled.asm["sass"], "HMMA")]
+    pairs = blocks["BLOCK_N"] * 128 // 128 // 2
+    few = 8
+    assert names.count("LOP3") <= 2 * pairs + few
+    assert names.count("PRMT") <= permutes + few
+    assert names.count("HMUL2") == 2 * pairs
+    assert names.count("BAR") == 1
+    assert not {"LDG", "STS", "FMUL", "F2F"} & {*names}
 
 
 @needs_ptxas
@@ -529,6 +564,41 @@ def test_words_are_copied_once_and_read_as_they_lie():
     assert layout is not None
     assert layout.bases["register"][0] == (4, 0)
     assert {(1, 0), (2, 0), (4, 0)} <= set(layout.bases["register"])
+
+
+def words_of_e2m1(x_ptr, w_ptr, c_ptr, K, BLOCK_K: tl.constexpr):
+    """Eight 4-bit floats in an int32 along K, which an author takes apart."""
+    m, n, i = tl.arange(0, 16), tl.arange(0, 128), tl.arange(0, BLOCK_K)
+    acc = tl.zeros((16, 128), tl.float32)
+    for start in range(0, K, BLOCK_K):
+        k = start + i
+        x = tl.load(x_ptr + m[:, None] * K + k[None, :])
+        words = tl.load(w_ptr + (k // 8)[:, None] * 128 + n[None, :])
+        code = words >> (i % 8 * 4)[:, None]
+        bits = ((code & 7) << 9 | (code & 8) << 12).to(tl.uint16)
+        acc = tl.dot(x, bits.to(tl.float16, bitcast=True) * 2.0**14, acc)
+    tl.store(c_ptr + m[:, None] * 128 + n[None, :], acc)
+
+
+def test_floats_of_words_lie_as_numbers_of_words_do():
+    """Those four apart are in the halves of a register, and words are copied once."""
+    signature = "*f16:16 *i32:16 *f32:16 i32:16"
+    module = tile_ir(words_of_e2m1, signature, {"BLOCK_K": 64}, num_warps=4, num_stages=3)
+    last = in_gpu_ir(module)
+    (dot,) = (op for op in last.walk() if isinstance(op, Dot))
+    layout = layout_of(dot.b.type)
+    assert layout is not None
+    assert layout.bases["register"][0] == (4, 0)
+    copied = {shape_of(op.pointers.type) for op in last.walk() if isinstance(op, AsyncCopy)}
+    assert (8, 128) in copied
+
+    def make() -> list[Any]:
+        random = np.random.default_rng(7)
+        x = random.integers(-2, 3, (16, 128)).astype(np.float16)
+        w = random.integers(-(1 << 31), 1 << 31, (16, 128)).astype(np.int32)
+        return [x.ravel(), w.ravel(), np.zeros(16 * 128, np.float32), 128]
+
+    assert meaning(last, (1,), make()) == meaning(module, (1,), make())
 
 
 @needs_ptxas

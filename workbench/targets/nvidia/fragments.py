@@ -36,7 +36,7 @@ from workbench.ops import (
     Transpose,
 )
 from workbench.targets.simt.bits import bits_of
-from workbench.targets.simt.fields import field_of, lies_apart
+from workbench.targets.simt.fields import Field, field_of, lies_apart
 
 #: What a lane reads at once, in bits, and the neighbours along k that this may make: more, and
 #: lanes that read the wider operand meet in the same banks.
@@ -115,21 +115,30 @@ def _field_bits(value: Value) -> int:
     if isinstance(made, Join):
         found = set(map(_field_width, made.operands))
         return found.pop() if len(found) == 1 else 0
-    if isinstance(made, Cast) and (field := field_of(made.source)) is not None and field.shifts:
-        return field.width if lies_apart(field, 0, 16 // field.width) else 0
+    if (field := _field_of(value)) is not None and field.shifts:
+        width = _field_width(value)
+        return width if lies_apart(field, 0, 16 // width) else 0
     if made is None or isinstance(made, Load):
         return 0
     return max((_field_bits(v) for v in made.operands if not _is_small(v)), default=0)
 
 
-def _field_width(value: Value) -> int:
-    """Return the bits of the field that a float is made of by itself; 0: of none."""
+def _field_of(value: Value) -> Field | None:
+    """Return the field that a float is made of by itself, or one of those that are its bits."""
     made = value.op
-    if isinstance(made, Cast) and (field := field_of(made.source)) is not None:
-        return field.width
+    if isinstance(made, Cast):
+        return field_of(made.source)
+    bits = bits_of(made.source) if isinstance(made, Bitcast) else None
+    return None if bits is None else bits.fields[0]
+
+
+def _field_width(value: Value) -> int:
+    """Return over how many bits the fields lie that a float is made of by itself; 0: of none."""
+    made = value.op
     if isinstance(made, Bitcast) and (bits := bits_of(made.source)) is not None:
         return bits.ends[1] - bits.ends[0]
-    return 0
+    field = _field_of(value)
+    return 0 if field is None else field.width
 
 
 def neighbours_of(op: Dot, kw: int) -> int:
@@ -189,7 +198,7 @@ def _together(value: Value, axis: int, *, deep: bool = True) -> int:
     `deep`: what a value is computed of element by element may be fields, too.
     """
     made = value.op
-    field = field_of(made.source) if isinstance(made, Cast) else None
+    field = _field_of(value)
     if field is not None and field.shifts is not None and isinstance(field.root.op, Reshape):
         once = repeated(field.root.op, axis)
         return 0 if once is None else shape_of(value.type)[axis] // shape_of(once.type)[axis]

@@ -255,16 +255,18 @@ def _planned(
 
     What a product reads a round longer takes a slot more, if as many blocks still share a
     multiprocessor; if not, copies start a round later, if that leaves one (two, for the only
-    product of a loop).
+    product of a loop, unless the slot has no room at all and an operand is computed meanwhile).
     """
     plain = Plan(depth, depth - 1)
     product = _goes_on(early, found)
+    each = sum(staged.ahead.buffer.bytes for staged in found)
     if product is not None:
         layout = layout_of(product.result.type)
         assert layout is not None
         registers = plain_registers = min(MOST_REGISTERS, layout.registers() + _OTHER_REGISTERS)
         late, ways = None, [(depth + 1, depth - 1), (depth, depth - 2)]
-        ways = ways[: 2 if depth > 3 else 1]
+        computes = (depth + 1) * each > room and _is_computed(product, early, found)
+        ways = ways[: 2 if depth > 3 or computes else 1]
         if all(staged.through_registers for staged in found):  # stored a round later: free by then
             ways = [(depth, depth - 1)]
     else:
@@ -274,7 +276,7 @@ def _planned(
         ways.append((depth, depth - 2))
     if product is None and late is None:
         return _together(early, found, plain, chip, room)
-    each, warps = sum(staged.ahead.buffer.bytes for staged in found), early.known.on.num_warps
+    warps = early.known.on.num_warps
     in_rings = {place.operand for staged in found for place in staged.in_place}
     beside = stored_bytes(early.loop, in_rings, early.known.rules) + _scratch_bytes(early)
     boxes = any(staged.box is not None for staged in found)
@@ -406,6 +408,13 @@ def _goes_on(early: Early, found: list[Staged]) -> Op | None:
     if others and not (in_parts and known.on.options.get(COMPUTED_FIRST, True)):
         return None
     return product if yields[arguments.index(later.sums)] is product.result else None
+
+
+def _is_computed(product: Op, early: Early, found: list[Staged]) -> bool:
+    """Say whether an operand of a product is none that it reads in a ring."""
+    later = early.known.rules.later_of(product)
+    read = {place.operand for staged in found for place in staged.in_place if place.op is product}
+    return later is not None and not later.operands <= read
 
 
 def _inside(op: Op) -> list[Op]:
