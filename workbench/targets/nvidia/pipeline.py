@@ -291,18 +291,25 @@ def _llvm(state: State) -> State:
 
 
 def _ordered(low: Lowering, state: State) -> list[str]:
-    """Return the code in the order of need, if more warps have room for it then."""
+    """Return the code in the order of need, if more warps have room for it then.
+
+    Where half of a multiprocessor's warps or more have room, that is enough.
+    """
     lines = low.emit.lines
     if any("mma" in line for line in lines):  # between products the order is who overlaps whom
         return lines
-    deep = depth_first(lines, low.emit.pures)
     warps = all_warps(state.module)
     most = state.unit.most_registers(warps)
-    resident = [
-        residency(state.unit, warps, min(most_alive(one), most), state.shared_bytes).warps
-        for one in (lines, deep)
-    ]
-    return deep if resident[1] > resident[0] else lines
+
+    def resident(code: list[str]) -> int:
+        registers = min(most_alive(code), most)
+        return residency(state.unit, warps, registers, state.shared_bytes).warps
+
+    before = resident(lines)
+    if before > state.unit.warps // 2:
+        return lines
+    deep = depth_first(lines, low.emit.pures)
+    return deep if resident(deep) > before else lines
 
 
 def _read_llvm(state: State, override: Override) -> State:
