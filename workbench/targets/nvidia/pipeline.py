@@ -21,7 +21,6 @@ from workbench.source import KernelError
 from workbench.source.depth import deep
 from workbench.source.overrides import Override
 from workbench.targets.built import Binary, Built, symbol_of
-from workbench.targets.llvm.depth_first import depth_first, most_alive
 from workbench.targets.llvm.edited import check_ptx, read_llvm, refused_by_ptxas
 from workbench.targets.llvm.failures import explained
 from workbench.targets.llvm.listing import llvm_rows
@@ -284,32 +283,9 @@ def _llvm(state: State) -> State:
     begin("llvm")
     start = time.perf_counter()
     low = lower(state.module, state.unit, dict(state.offsets))
-    low.emit.lines = _ordered(low, state)
     text = llvm_module(low, state.module, state.unit)
     state.recorder.times["llvm"] = (time.perf_counter() - start) * 1e3
     return replace(state, llvm=text, ops=low.emit.op_numbers)
-
-
-def _ordered(low: Lowering, state: State) -> list[str]:
-    """Return the code in the order of need, if more warps have room for it then.
-
-    Where half of a multiprocessor's warps or more have room, that is enough.
-    """
-    lines = low.emit.lines
-    if any("mma" in line for line in lines):  # between products the order is who overlaps whom
-        return lines
-    warps = all_warps(state.module)
-    most = state.unit.most_registers(warps)
-
-    def resident(code: list[str]) -> int:
-        registers = min(most_alive(code), most)
-        return residency(state.unit, warps, registers, state.shared_bytes).warps
-
-    before = resident(lines)
-    if before > state.unit.warps // 2:
-        return lines
-    deep = depth_first(lines, low.emit.pures)
-    return deep if resident(deep) > before else lines
 
 
 def _read_llvm(state: State, override: Override) -> State:
