@@ -97,7 +97,8 @@ def compile_artefact(
         meta: torch's signature, constants and attributes of it.
         target: a `GPUTarget`.
         options: torch's compile options; those that steer Triton's own back end are not used.
-        promised: torch wrote the kernel, and gave it sizes of 64 bits if its indices need them.
+        promised: torch wrote the kernel, and gave it sizes of 64 bits if its indices need them;
+            what it divides toward zero is not negative.
 
     Raises:
         KernelError: the kernel cannot be compiled.

@@ -151,6 +151,38 @@ def test_the_better_of_two_assemblies_is_kept(
         assert found.ptx == (texts[1] if kept == limit else texts[0])
 
 
+@pytest.mark.parametrize(
+    ("warps", "lacking", "enough", "limits"),
+    [
+        (8, 8, 40, [None, 40]),  # of 7 blocks warps have 32, of 6 40
+        (8, 400, 132, [None, 255]),  # of 2 blocks warps have 128
+        (8, 300, 140, [None, 128, 255]),  # what was spilled at 32 does not tell all
+        (8, 56, 48, [None, 48]),
+        (12, 8, 40, [None, 40]),
+        (4, 8, 39, [None, 40]),
+        (32, 8, 34, [None, 64]),
+    ],
+)
+def test_a_little_that_is_lacking_is_not_paid_with_all_registers(
+    monkeypatch: pytest.MonkeyPatch,
+    warps: int, lacking: int, enough: int, limits: list[int | None],
+):  # fmt: skip
+    """ptxas uses what it may: 102 registers where 40 hold all, and a third of the warps."""
+    asked: list[int | None] = []
+
+    def assemble(ptx: str, chip: str) -> Assembled:
+        stated = re.search(r"maxnreg (\d+)", ptx)
+        asked.append(int(stated[1]) if stated else None)
+        have = asked[-1] or 32
+        return result(have, lacking if have < enough else 0)
+
+    monkeypatch.setattr(spills, "assemble", assemble)
+    text = f".entry k()\n.reqntid {32 * warps}\n{{ }}"
+    found = spills.fitted(text, chip("sm_90a"), warps)
+    assert asked == limits
+    assert spills.spilled(found.result) == 0
+
+
 @needs_ptxas
 def test_a_limit_that_the_author_states_holds():
     product = next(c for c in SLOW if c.name == "matmul 128x128x32 w4 s4 wide")

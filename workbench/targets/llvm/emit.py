@@ -42,8 +42,6 @@ class Emitter:
         self.lines: list[str] = []
         self.globals: list[str] = []
         self.declared: dict[str, str] = {}
-        #: The names of instructions without effects.
-        self.pures: set[str] = set()
         self.op_numbers: dict[int, int] = {}
         self._dense: dict[int, int] = {}
         self._count = 0
@@ -80,7 +78,6 @@ class Emitter:
         name = self._new_name()
         self._frames[depth][0].append(f"  {name} = {text}{self.current}")
         self._memo[depth][text] = name
-        self.pures.add(name)
         if depth:
             self._depth[name] = depth
         return name

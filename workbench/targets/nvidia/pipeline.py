@@ -21,7 +21,6 @@ from workbench.source import KernelError
 from workbench.source.depth import deep
 from workbench.source.overrides import Override
 from workbench.targets.built import Binary, Built, symbol_of
-from workbench.targets.llvm.depth_first import depth_first, most_alive
 from workbench.targets.llvm.edited import check_ptx, read_llvm, refused_by_ptxas
 from workbench.targets.llvm.failures import explained
 from workbench.targets.llvm.listing import llvm_rows
@@ -284,25 +283,9 @@ def _llvm(state: State) -> State:
     begin("llvm")
     start = time.perf_counter()
     low = lower(state.module, state.unit, dict(state.offsets))
-    low.emit.lines = _ordered(low, state)
     text = llvm_module(low, state.module, state.unit)
     state.recorder.times["llvm"] = (time.perf_counter() - start) * 1e3
     return replace(state, llvm=text, ops=low.emit.op_numbers)
-
-
-def _ordered(low: Lowering, state: State) -> list[str]:
-    """Return the code in the order of need, if more warps have room for it then."""
-    lines = low.emit.lines
-    if any("mma" in line for line in lines):  # between products the order is who overlaps whom
-        return lines
-    deep = depth_first(lines, low.emit.pures)
-    warps = all_warps(state.module)
-    most = state.unit.most_registers(warps)
-    resident = [
-        residency(state.unit, warps, min(most_alive(one), most), state.shared_bytes).warps
-        for one in (lines, deep)
-    ]
-    return deep if resident[1] > resident[0] else lines
 
 
 def _read_llvm(state: State, override: Override) -> State:

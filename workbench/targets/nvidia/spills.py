@@ -34,17 +34,29 @@ def fitted(ptx: str, chip: Chip, num_warps: int) -> Fitted:
     """Assemble; where registers are spilled though there are more, again with leave to use them.
 
     ptxas gives up on some large kernels: it then uses 32 registers and spills the rest. With a
-    limit stated it does not. A limit on the command line is ignored where the text has `.reqntid`.
-    Nor does it always see how many warps begin with, where some give registers to others (C7508).
+    limit stated it does not, but uses what it may. So the first limit is the least that more blocks
+    share and that holds what was spilled. A limit on the command line is ignored where the text has
+    `.reqntid`. Nor does ptxas always see how many warps begin with, where some give registers to
+    others (C7508).
     """
-    first = assemble(ptx, chip.name)
-    limit = chip.most_registers(num_warps)
-    all_used = first.registers >= limit - 7 and "setmaxnreg" not in ptx
+    best = Fitted(ptx, assemble(ptx, chip.name))
+    first, most = best.result, chip.most_registers(num_warps)
+    shared_out = "setmaxnreg" in ptx
+    all_used = first.registers >= most - 7 and not shared_out
     if not spilled(first) or all_used or ".maxnreg" in ptx:
-        return Fitted(ptx, first)
-    again = re.sub(r"(\.reqntid [\d, ]+)", rf"\1 .maxnreg {limit}", ptx, count=1)
-    second = assemble(again, chip.name)
-    return Fitted(again, second) if spilled(second) < spilled(first) else Fitted(ptx, first)
+        return best
+    wanted = first.registers + -(-first.spill_store_bytes // 4)
+    shares = range(chip.warps // num_warps, 1, -1)
+    limits = [chip.most_registers(num_warps * blocks) for blocks in shares]
+    least = most if shared_out else next((n for n in limits if n >= wanted), most)
+    for limit in dict.fromkeys((least, most)):
+        again = re.sub(r"(\.reqntid [\d, ]+)", rf"\1 .maxnreg {limit}", ptx, count=1)
+        result = assemble(again, chip.name)
+        if spilled(result) < spilled(best.result):
+            best = Fitted(again, result)
+        if not spilled(result):
+            break
+    return best
 
 
 def note_spills(result: Assembled, sass: Rendered, module: Module, remarks: Remarks) -> None:
