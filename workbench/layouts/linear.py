@@ -66,6 +66,8 @@ Dimension = Literal["register", "lane", "warp", "cta", "offset"]
 PLACE: tuple[Dimension, ...] = ("register", "lane", "warp", "cta")
 """The input dimensions of a distributed layout; always in this order."""
 SHARED: tuple[Dimension, ...] = ("offset",)
+_PLACE_AT = {str(name): number for number, name in enumerate(PLACE)}
+_SHARED_AT = {str(name): number for number, name in enumerate(SHARED)}
 
 Flat = tuple[tuple[int, ...], ...]
 
@@ -191,10 +193,7 @@ class LinearLayout:
 
     def flat(self, dimension: str) -> tuple[int, ...]:
         """Return the flat bases of one input dimension. Raises KeyError for an unknown one."""
-        for name, dim in zip(self.names, self.dims, strict=True):
-            if name == dimension:
-                return dim
-        raise KeyError(dimension)
+        return self.dims[(_SHARED_AT if len(self.dims) == 1 else _PLACE_AT)[dimension]]
 
     def size(self, dimension: str) -> int:
         """Return how many values the input dimension has: lanes of a warp, warps, ..."""
