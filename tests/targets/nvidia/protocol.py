@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -185,8 +185,7 @@ class WrongError(Exception):
     """What an interleaving does that must not be."""
 
 
-@dataclass(frozen=True)
-class _State:
+class _State(NamedTuple):
     at: tuple[int, ...]
     #: Of each barrier: parity of its phase, arrivals that are missing, bytes that are missing.
     barriers: tuple[tuple[int, int, int], ...]
@@ -281,9 +280,9 @@ class _Explorer:
             stuck = True
             try:
                 for after in self.successors(state):
-                    stuck = False
-                    if after not in seen:
-                        seen.add(after)
+                    stuck, known = False, len(seen)
+                    seen.add(after)
+                    if len(seen) > known:
                         queue.append(after)
             except WrongError as wrong:
                 return str(wrong), len(seen)
