@@ -326,6 +326,10 @@ class _Explorer:
         return all(state.at[role] == len(self.roles[role]) for role in own)
 
     def successors(self, state: _State) -> Iterator[_State]:
+        early = self.unseen(state)
+        if early is not None:
+            yield early
+            return
         for role, steps in enumerate(self.roles):
             if state.at[role] < len(steps):
                 after = self.step(state, role, steps[state.at[role]])
@@ -342,6 +346,21 @@ class _Explorer:
                 self.check(state, queue[0], "a slot changes under a product")
                 left = _put(state.products, group, queue[1:])
                 yield _State(state.at, state.barriers, state.slots, state.copies, left)
+
+    def unseen(self, state: _State) -> _State | None:
+        """Return the state after a wait for products that have ended; None if there is none.
+
+        Such a step touches nothing and stays possible, and nobody else's step asks for it but the
+        last, by which a block ends: every interleaving has one with the same steps and verdict
+        that takes it first, so it alone is looked at (a persistent set).
+        """
+        for role, steps in enumerate(self.roles[self.producers :], self.producers):
+            at = state.at[role]
+            if at + 1 < len(steps) and steps[at][0] == "products":
+                after = self.step(state, role, steps[at])
+                if after is not None:
+                    return after
+        return None
 
     def step(self, state: _State, role: int, step: tuple[Any, ...]) -> _State | None:
         """Return the state after a role's step; None if it has to wait."""
