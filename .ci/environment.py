@@ -42,6 +42,8 @@ def main(folder: str) -> None:
     inherited = inherit_torch(target)
     constraints = write_constraints(target, inherited)
     environment = dict(os.environ, PATH=f"{target / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    # What bundling makes lives longer than node's first room for it; with more it is copied less.
+    environment.setdefault("NODE_OPTIONS", "--max-semi-space-size=64")
     packages = ROOT / "extension" / "node_modules"
     ours = os.environ.get("WORKBENCH_TIDY") == "1" and not packages.exists()
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]

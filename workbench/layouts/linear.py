@@ -66,6 +66,8 @@ Dimension = Literal["register", "lane", "warp", "cta", "offset"]
 PLACE: tuple[Dimension, ...] = ("register", "lane", "warp", "cta")
 """The input dimensions of a distributed layout; always in this order."""
 SHARED: tuple[Dimension, ...] = ("offset",)
+_PLACE_AT = {str(name): number for number, name in enumerate(PLACE)}
+_SHARED_AT = {str(name): number for number, name in enumerate(SHARED)}
 
 Flat = tuple[tuple[int, ...], ...]
 
@@ -191,10 +193,7 @@ class LinearLayout:
 
     def flat(self, dimension: str) -> tuple[int, ...]:
         """Return the flat bases of one input dimension. Raises KeyError for an unknown one."""
-        for name, dim in zip(self.names, self.dims, strict=True):
-            if name == dimension:
-                return dim
-        raise KeyError(dimension)
+        return self.dims[(_SHARED_AT if len(self.dims) == 1 else _PLACE_AT)[dimension]]
 
     def size(self, dimension: str) -> int:
         """Return how many values the input dimension has: lanes of a warp, warps, ..."""
@@ -422,14 +421,7 @@ class LinearLayout:
     # ------------------------------------------------------------------ views
 
     def _recoordinate(self, source: Sequence[int | None], shape: Coordinates) -> "LinearLayout":
-        # source[d]: the old axis that becomes axis d, None for a coordinate of 0.
-        bits = axis_bits(shape)
-
-        def move(flat: int) -> int:
-            old = unflatten(flat, self.bits)
-            return flatten([0 if axis is None else old[axis] for axis in source], bits)
-
-        return LinearLayout.from_flat(tuple(tuple(map(move, dim)) for dim in self.dims), shape)
+        return _recoordinated(self, tuple(source), shape)
 
     def transpose(self, order: Sequence[int]) -> "LinearLayout":
         """Return the layout of the tile whose axis d is axis order[d] of this one."""
@@ -582,3 +574,17 @@ def _divide(whole: LinearLayout, tile: LinearLayout, right: bool) -> LinearLayou
     inner, outer = (quotient, tile) if right else (tile, quotient)
     again = inner.without_holes().product(outer.without_holes())
     return LinearLayout.from_flat(tuple(dims), shape) if again.dims == whole.dims else None
+
+
+@lru_cache(4096)
+def _recoordinated(
+    layout: LinearLayout, source: tuple[int | None, ...], shape: Coordinates
+) -> LinearLayout:
+    """Return a layout whose axis d is the old axis source[d], None for a coordinate of 0."""
+    bits = axis_bits(shape)
+
+    def move(flat: int) -> int:
+        old = unflatten(flat, layout.bits)
+        return flatten([0 if axis is None else old[axis] for axis in source], bits)
+
+    return LinearLayout.from_flat(tuple(tuple(map(move, dim)) for dim in layout.dims), shape)

@@ -15,6 +15,7 @@ barriers in memory, is the interpreter's and the protocol checker's business.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from itertools import count
 from math import prod
 from typing import Any
@@ -37,6 +38,7 @@ from workbench.ir import (
     layout_of,
     shape_of,
 )
+from workbench.layouts import LinearLayout
 from workbench.ops.program import Barrier
 from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.ops import (
@@ -255,6 +257,32 @@ class Simulator(ProgramFrame):
                     raise RaceError(f"{op!r} touches bytes that a copy is still writing")
 
 
+@cache
+def _holders(layout: LinearLayout, alone: bool) -> list[int]:
+    """Return for each element of a tile the warps, as bits, that hold it; its owner's if alone.
+
+    Asked for each access, of which a simulation makes thousands by few layouts.
+    """
+    places = (layout.unflatten(flat) for flat in range(1 << layout.tile_bits))
+    numbers = [
+        int(np.ravel_multi_index(place, layout.shape))
+        if all(c < e for c, e in zip(place, layout.shape, strict=True)) else None
+        for place in places
+    ]  # fmt: skip
+    found = [0] * prod(layout.shape)
+    copies = layout.owners().get("warp", 0) if alone else 0
+    registers, lanes = layout.table("register"), layout.table("lane")
+    for warp, begin in enumerate(layout.table("warp")):
+        if warp & copies:
+            continue
+        for lane in lanes:
+            for register in registers:
+                number = numbers[begin ^ lane ^ register]
+                if number is not None:
+                    found[number] |= 1 << warp
+    return found
+
+
 class GlobalOrder:
     """Which warps have touched which element of global memory since the last barrier.
 
@@ -308,17 +336,7 @@ class GlobalOrder:
         layout = layout_of(effect.through.type)
         if layout is None:
             return [1 if alone else (1 << self.warps) - 1]
-        found = [0] * prod(layout.shape)
-        copies = layout.owners().get("warp", 0) if alone else 0
-        for warp in range(layout.size("warp")):
-            if warp & copies:
-                continue
-            for lane in range(layout.size("lane")):
-                for register in range(layout.size("register")):
-                    place = layout.apply(register=register, lane=lane, warp=warp)
-                    if all(c < e for c, e in zip(place, layout.shape, strict=True)):
-                        found[int(np.ravel_multi_index(place, layout.shape))] |= 1 << warp
-        return found
+        return _holders(layout, alone)
 
     def touch(self, address: int, op: Op, warps: int, writes: bool) -> None:
         known = self.touched.setdefault(address, [])

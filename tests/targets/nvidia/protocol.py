@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -185,8 +185,7 @@ class WrongError(Exception):
     """What an interleaving does that must not be."""
 
 
-@dataclass(frozen=True)
-class _State:
+class _State(NamedTuple):
     at: tuple[int, ...]
     #: Of each barrier: parity of its phase, arrivals that are missing, bytes that are missing.
     barriers: tuple[tuple[int, int, int], ...]
@@ -281,9 +280,9 @@ class _Explorer:
             stuck = True
             try:
                 for after in self.successors(state):
-                    stuck = False
-                    if after not in seen:
-                        seen.add(after)
+                    stuck, known = False, len(seen)
+                    seen.add(after)
+                    if len(seen) > known:
                         queue.append(after)
             except WrongError as wrong:
                 return str(wrong), len(seen)
@@ -327,6 +326,10 @@ class _Explorer:
         return all(state.at[role] == len(self.roles[role]) for role in own)
 
     def successors(self, state: _State) -> Iterator[_State]:
+        early = self.unseen(state)
+        if early is not None:
+            yield early
+            return
         for role, steps in enumerate(self.roles):
             if state.at[role] < len(steps):
                 after = self.step(state, role, steps[state.at[role]])
@@ -343,6 +346,21 @@ class _Explorer:
                 self.check(state, queue[0], "a slot changes under a product")
                 left = _put(state.products, group, queue[1:])
                 yield _State(state.at, state.barriers, state.slots, state.copies, left)
+
+    def unseen(self, state: _State) -> _State | None:
+        """Return the state after a wait for products that have ended; None if there is none.
+
+        Such a step touches nothing and stays possible, and nobody else's step asks for it but the
+        last, by which a block ends: every interleaving has one with the same steps and verdict
+        that takes it first, so it alone is looked at (a persistent set).
+        """
+        for role, steps in enumerate(self.roles[self.producers :], self.producers):
+            at = state.at[role]
+            if at + 1 < len(steps) and steps[at][0] == "products":
+                after = self.step(state, role, steps[at])
+                if after is not None:
+                    return after
+        return None
 
     def step(self, state: _State, role: int, step: tuple[Any, ...]) -> _State | None:
         """Return the state after a role's step; None if it has to wait."""

@@ -27,6 +27,7 @@ def verify_layouts(module: Module, chip: Device) -> None:
     _check_roles(module, chip)
     _check_programs(module)
     on = Setting(module, chip)
+    known: set[Value] = set()
     for op in module.walk():
         rule = chip.rules.layout_rule(op)
         values = (*op.operands, *op.results, *(a for r in op.regions for a in r.arguments))
@@ -34,7 +35,9 @@ def verify_layouts(module: Module, chip: Device) -> None:
         for value in values:
             if isinstance(value.type, Tile):
                 tiled = True
-                _check_tile(op, value, on)
+                if value not in known:
+                    known.add(value)
+                    _check_tile(op, value, on)
         if tiled:
             _check_op(op, rule(op, on))
 
