@@ -70,6 +70,21 @@ def test_what_one_warp_holds_is_drawn_from_its_first_element_on():
     assert len(held["held"]) == 1024
 
 
+def test_a_warp_may_hold_none_but_padding():
+    cell = """
+@kernel
+def tall(x, BLOCK: tl.constexpr):
+    v = tl.load(x + tl.arange(0, BLOCK))
+    tl.store(x + tl.arange(0, BLOCK), v + 1)
+"""
+    line = 'tall --sig "*f32:16" --set BLOCK=80 --set warps=4 --target sm_80'
+    wb.run_cell(cell, line, default_names())
+    drawn = placing.layouts("tall", "v", warp=3)
+    assert "warp 3 of 4 holds no element of it, but padding" in drawn
+    assert list(svg(drawn)) == []
+    assert "warp 0 of 4, by lane and register: " in placing.layouts("tall", "v", warp=0)
+
+
 def test_warps_hold_a_tile_together():
     elements = []
     for warp in range(4):

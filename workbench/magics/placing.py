@@ -115,7 +115,8 @@ def layouts(
     shown = chosen[:_MOST]
     texts, pictures = zip(*(_drawn(one, by, warp) for one in shown), strict=True)
     more = [f"{len(chosen) - _MOST} more: %layouts {compiled.name} VALUE"]
-    return Drawn("\n\n".join([*texts, *more[: len(chosen) > _MOST]]), pictures)
+    text = "\n\n".join([*texts, *more[: len(chosen) > _MOST]])
+    return Drawn(text, [*filter(None, pictures)])
 
 
 def _choose(every: list[Named], which: str, kernel: str) -> list[Named]:
@@ -217,6 +218,13 @@ def _of_one_warp(one: Named, by: str | None, warp: int) -> tuple[str, str]:
         for column in range(columns)
         if _flat(layout, row, column) in held
     ]
+    line = f", line {one.op.span.line}" if one.op.span is not None else ""
+    head = f"%{one.name}: {one.op.name}{line}, {_type(one.value)}"
+    if not inside:  # of extents that are no powers of two
+        return (
+            f"{head}\nwarp {warp} of {layout.size('warp')} holds no element of it, but padding",
+            "",
+        )
     top, left = (min(place[axis] for place in inside) for axis in (0, 1))
     bottom, right = (max(place[axis] for place in inside) for axis in (0, 1))
     names = (by,) if by else ("lane", "register")
@@ -227,8 +235,6 @@ def _of_one_warp(one: Named, by: str | None, warp: int) -> tuple[str, str]:
             return "·", 7
         return " ".join(f"{name[0]}{place[name]}" for name in names), place[names[0]] % 7
 
-    line = f", line {one.op.span.line}" if one.op.span is not None else ""
-    head = f"%{one.name}: {one.op.name}{line}, {_type(one.value)}"
     drawn = f"warp {warp} of {layout.size('warp')}, by {' and '.join(names)}"
     held_by = f"{_count(len(inside), 'element')} of {rows * columns:,}; ·: another warp's"
     shape, start = (bottom - top + 1, right - left + 1), (top, left)
