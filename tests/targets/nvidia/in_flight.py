@@ -1,4 +1,4 @@
-"""Reads SASS for registers that are written while a product of a warpgroup may still read them.
+"""Reads SASS for registers that a product of a warpgroup under way still reads or has yet to write.
 
 HGMMA.64x128x16.F32 R24, R88, gdesc[UR4], R24          reads R88 … R91, adds to R24 …
 HGMMA.64x128x16.F32 R24, R92, gdesc[UR12], R24, gsb0   ends a group of products
@@ -66,3 +66,19 @@ def written_in_flight(loop: Sequence[Row]) -> Iterator[str]:
             del pending[: max(0, len(pending) - most)]
         elif any(register in one for one in (*pending, group) for register in row.written):
             yield row.text
+
+
+def read_before_the_end(sass: str) -> Iterator[str]:
+    """Yield what reads sums behind the last product of a kernel, in front of the wait for all."""
+    rows = [Row(m[1], m[2], line.strip()) for line in sass.splitlines() if (m := _ROW.search(line))]
+    last = max(i for i, row in enumerate(rows) if row.name.startswith("HGMMA"))
+    product = _PRODUCT.match(rows[last].operands)
+    assert product is not None, rows[last].text
+    sums = range(int(product[1]), int(product[1]) + int(rows[last].name.split("x")[1]) // 2)
+    for row in rows[last + 1 :]:
+        if row.name.startswith("WARPGROUP.DEPBAR") and row.operands.strip() == "gsb0, 0x0":
+            return
+        _, *read = re.findall(r"\bR(\d+)\b", row.operands) or [""]
+        if any(int(register) in sums for register in read):
+            yield row.text
+    raise AssertionError("nobody waits for all products")

@@ -49,6 +49,11 @@ def lower_cast(low: Lowering, op: Cast) -> None:
     def register(r: int) -> str:
         return cast(low, low.register(op.source, r), source, to, op)
 
+    if to.bits == 16 and to.is_float and source.is_float and source.bits == 32:
+        rounded = _rounded_in_pairs(low, op)
+        if rounded is not None:
+            low.set_registers(op.result, rounded)
+            return
     if to.is_float and shape_of(op.result.type):
         live = set(low.live(op.result))
         count = low.layout(op.result).registers()
@@ -76,6 +81,29 @@ def _decoded_in_pairs(low: Lowering, op: Cast, source: Scalar) -> list[str] | No
             return None
         found.append(emit.elements("half", 2, both)[place % 2])
     return found
+
+
+def _rounded_in_pairs(low: Lowering, op: Cast) -> list[str | None] | None:
+    """Return a tile of fp32 numbers in a type of 16 bits, if the chip rounds two at a time.
+
+    Of two instructions that round one each ptxas makes such a one, too, but puts it where it likes:
+    in front of the wait for wgmma whose sums are rounded. Then these are wrong (of a product that
+    was written in two parts), or every product waits for the one before (C7514).
+    """
+    live = low.live(op.result)
+    if len(live) < 2 or _truncates(op, 32):
+        return None
+    type = llvm_type(op.to)
+    registers: list[str | None] = [None] * low.layout(op.result).registers()
+    for i in range(0, len(live), 2):
+        pair = (live[i : i + 2] * 2)[:2]
+        both = [low.register(op.source, r) for r in pair]
+        word = low.chip.rounded_pair(low.emit, both, type)
+        if word is None:
+            return None
+        for r, number in zip(pair, low.packing.unpack(word, type), strict=True):
+            registers[r] = number
+    return registers
 
 
 def _is_exact(op: Cast) -> bool:

@@ -365,6 +365,13 @@ class Hardware(ABC):
         """
         return None
 
+    def rounded_pair(self, emit: Emitter, pair: Sequence[str], type: str) -> str | None:
+        """Return two floats rounded to half or bfloat in a word, the first in its low half.
+
+        None: there is no instruction that rounds two.
+        """
+        return None
+
     def half_away(self, emit: Emitter, value: str, type: str) -> str:
         """Return the integer nearest to an f32 or f64, halves away from zero, as a float."""
         suffix = {"float": "f32", "double": "f64"}[type]

@@ -253,50 +253,13 @@ def _store_round(
         emit.branch(emit.pure(f"icmp eq i32 {bits}, 0"), then, end)
         emit.label(then)
     with emit.scope():
-        stored = [[None if r is None else registers[r] for r in step.registers] for step in steps]
-        pairs = {} if any(columns) else _pairs_of_lone(low, stored, type)
-        for number, (step, held) in enumerate(zip(steps, stored, strict=True)):
-            whole = [one or zero(type) for one in held]
-            if number in pairs:
-                words = [
-                    pairs[number].get(n) or low.packing.pack(whole[2 * n : 2 * n + 2], type)
-                    for n in range(len(whole) // 2)
-                ]
-                store_vector(low, addresses(step.offset), words, "i32", 4)
-                continue
-            whole = _swapped(low, whole, swap, columns, type)
-            store_vector(low, addresses(step.offset), whole, type, itemsize)
+        for step in steps:
+            held = [(registers[r] if r is not None else None) or zero(type) for r in step.registers]
+            held = _swapped(low, held, swap, columns, type)
+            store_vector(low, addresses(step.offset), held, type, itemsize)
     if end:
         emit.jump(end)
         emit.label(end)
-
-
-def _pairs_of_lone(
-    low: Lowering, stored: Sequence[Sequence[str | None]], type: str
-) -> dict[int, dict[int, str]]:
-    """Return words with one half that anybody reads, made two by two: by store, by place in it.
-
-    One word of two such is the pair, the other one is shifted. Rounded by itself, a sum that is
-    zero where its loop has no round is rounded by ptxas in front of the wait for wgmma: it says so
-    (C7514), and lets every product wait for the one before.
-    """
-    found: dict[int, dict[int, str]] = {}
-    if type not in ("half", "bfloat"):
-        return found
-    lone = [
-        (number, n // 2, held[n] is None, held[n] or held[n + 1] or "")
-        for number, held in enumerate(stored)
-        if len(held) % 2 == 0
-        for n in range(0, len(held), 2)
-        if (held[n] is None) != (held[n + 1] is None)
-    ]
-    for one, other in zip(lone[::2], lone[1::2], strict=False):
-        both = low.packing.pack([one[3], other[3]], type)
-        for (number, place, is_high, _), has_it in ((one, not one[2]), (other, other[2])):
-            way = "shl" if is_high else "lshr"
-            word = both if has_it else low.emit.shift(way, "i32", both, 16)
-            found.setdefault(number, {})[place] = word
-    return found
 
 
 def _swapped(
