@@ -29,6 +29,14 @@ FORMS = {
     "w << 9 & 0x1E00 | w << 12 & 0x9000": False, "(w & 7) + (w & 3)": False,
     "((x & 255).to(tl.uint32) << 9 | (x & 8).to(tl.uint32) << 12).to(tl.uint16)": False,
     "w & 15 | v << 4 & 0xF0": False, "w & 15 | 8": False,
+    # Bits that a type on the way cuts off: then what it leaves has the field.
+    "(w << 1 & 0x1E).to(tl.uint8)": True, "(w << 4).to(tl.uint8)": True,
+    "(w << 1 & 0x1FE).to(tl.uint8)": True, "(x.to(tl.uint32) << 8).to(tl.uint8)": True,
+    "(x & 0x60).to(tl.int8).to(tl.int16)": True, "((w & 15) << 8 | (w & 16)).to(tl.uint8)": True,
+    # Signs are repeated, which no NaN's bits are asked for.
+    "((x & 0xC0).to(tl.int8).to(tl.int16) - 1) & 0x3FFF": False,
+    "((w << 3 & 0x1F8).to(tl.int8).to(tl.int32) & 0x3FFF)": False,
+    "((w & 0xF0) | (w & 1)).to(tl.int8).to(tl.int16) & 0x3FFF": False,
 }  # fmt: skip
 #: Numbers that become neighbours; `v` is of another byte.
 PAIRS = [

@@ -20,7 +20,7 @@ from tests.passes.meaning import meaning
 from tests.passes.pipelines import gpu_steps, tile_steps
 from tests.targets.nvidia.hazards import simulate
 from tests.targets.nvidia.in_flight import loop_of_products, read_before_the_end, written_in_flight
-from tests.targets.nvidia.test_on_device import device_chip
+from tests.targets.nvidia.test_on_device import product_of_doubles
 from tests.targets.nvidia.test_ptx import needs_nvdisasm, needs_ptxas
 from tests.targets.nvidia.test_roles import ordered
 from workbench.ir import (
@@ -256,25 +256,6 @@ def test_no_register_in_flight_is_written_in_the_machine_code(kind: str):
     assert list(written_in_flight(late))
 
 
-def product_of_doubles(
-    a_ptr, b_ptr, c_ptr, m, n, k, a_row, b_column, c_row, TYPE: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-):  # fmt: skip
-    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    columns = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
-    along = tl.arange(0, BLOCK_K)
-    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-    for start in range(0, k, BLOCK_K):
-        inside = start + along < k
-        a = tl.load(a_ptr + rows[:, None] * a_row + start + along[None, :],
-                    mask=(rows < m)[:, None] & inside[None, :], other=0.0)  # fmt: skip
-        b = tl.load(b_ptr + (start + along)[:, None] + columns[None, :] * b_column,
-                    mask=inside[:, None] & (columns < n)[None, :], other=0.0)  # fmt: skip
-        acc += tl.dot(a * 2, b)
-    tl.store(c_ptr + rows[:, None] * c_row + columns[None, :], acc.to(TYPE),
-             mask=(rows < m)[:, None] & (columns < n)[None, :])  # fmt: skip
-
-
 @needs_ptxas
 @needs_nvdisasm
 @pytest.mark.parametrize("type", [tl.float16, tl.bfloat16])
@@ -289,22 +270,6 @@ def test_sums_are_not_rounded_in_front_of_the_wait(type: Any):
     assert "in_flight = 1, parts = 2" in compiled.asm["gpu"]
     assert f"cvt.rn.{word}.f32" not in compiled.asm["ptx"]
     assert not list(read_before_the_end(compiled.asm["sass"]))
-
-
-@pytest.mark.gpu
-def test_the_last_part_of_a_product_is_in_the_sums():
-    torch = pytest.importorskip("torch")
-    if device_chip() != "sm_90a":
-        pytest.skip("no CUDA device with warpgroups")
-    m, n, k = 200, 151, 192
-    a, b = (torch.randint(-2, 3, (rows, k), device="cuda").half() for rows in (m, n))
-    c = torch.zeros((m, 160), device="cuda", dtype=torch.float16)
-    workbench.jit(product_of_doubles)[(4, 2)](
-        a, b, c, m, n, k, k, k, 160, TYPE=tl.float16, BLOCK_M=64, BLOCK_N=128, BLOCK_K=64,
-        num_warps=4, num_stages=3,
-    )  # fmt: skip
-    assert torch.equal(c[:, :n].float(), 2 * a.float() @ b.float().T)
-    assert not c[:, n:].any()
 
 
 @needs_ptxas

@@ -1,4 +1,4 @@
-"""Random programs on the device: every value is what the interpreter says."""
+"""Random programs on the device: every value is what the interpreter says. And a product."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import workbench
+import workbench.language as tl
 from tests.execution import execute
 from tests.passes.launches import NUMBERS, Launch
 from tests.passes.leaves import GRID
@@ -27,6 +29,25 @@ def device_chip() -> str | None:
     from workbench.devices import cuda
 
     return cuda.chip(0)
+
+
+def product_of_doubles(
+    a_ptr, b_ptr, c_ptr, m, n, k, a_row, b_column, c_row, TYPE: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    along = tl.arange(0, BLOCK_K)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for start in range(0, k, BLOCK_K):
+        inside = start + along < k
+        a = tl.load(a_ptr + rows[:, None] * a_row + start + along[None, :],
+                    mask=(rows < m)[:, None] & inside[None, :], other=0.0)  # fmt: skip
+        b = tl.load(b_ptr + (start + along)[:, None] + columns[None, :] * b_column,
+                    mask=inside[:, None] & (columns < n)[None, :], other=0.0)  # fmt: skip
+        acc += tl.dot(a * 2, b)
+    tl.store(c_ptr + rows[:, None] * c_row + columns[None, :], acc.to(TYPE),
+             mask=(rows < m)[:, None] & (columns < n)[None, :])  # fmt: skip
 
 
 @pytest.mark.gpu
@@ -51,3 +72,19 @@ def test_random_programs_compute_what_the_interpreter_does(seed: int):
         same = (before == after) | ((before != before) & (after != after))
         wrong = np.flatnonzero(~same)[:4], before[~same][:4], after[~same][:4]
         assert same.all(), f"{wrong}\n{print_module(module)}"
+
+
+@pytest.mark.gpu
+def test_the_last_part_of_a_product_is_in_the_sums():
+    torch = pytest.importorskip("torch")
+    if device_chip() != "sm_90a":
+        pytest.skip("no CUDA device with warpgroups")
+    m, n, k = 200, 151, 192
+    a, b = (torch.randint(-2, 3, (rows, k), device="cuda").half() for rows in (m, n))
+    c = torch.zeros((m, 160), device="cuda", dtype=torch.float16)
+    workbench.jit(product_of_doubles)[(4, 2)](
+        a, b, c, m, n, k, k, k, 160, TYPE=tl.float16, BLOCK_M=64, BLOCK_N=128, BLOCK_K=64,
+        num_warps=4, num_stages=3,
+    )  # fmt: skip
+    assert torch.equal(c[:, :n].float(), 2 * a.float() @ b.float().T)
+    assert not c[:, n:].any()

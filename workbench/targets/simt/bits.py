@@ -60,11 +60,18 @@ def bits_of(value: Value) -> Bits | None:
     if isinstance(op, Elementwise) and op.function in ("or", "xor", "add") and len(op.inputs) == 2:
         return _together(*op.inputs)
     if isinstance(op, Cast) and _is_integer(op.source) and (found := bits_of(op.source)):
-        return found if found.taken >> _WIDTH == 0 else None
+        return found if found.taken >> _kept(value) == 0 else None
     field = field_of(value)
     if field is None or field.signed or field.added or field.root is value:
         return None
     return Bits((field,))
+
+
+def _kept(value: Value) -> int:
+    """Return how many low bits of an integer a wider one has, too, with zeros above them."""
+    element = element_of(value.type)
+    assert isinstance(element, Scalar)
+    return _WIDTH if element.bits >= _WIDTH else element.bits - (element.kind == "int")
 
 
 def _is_integer(value: Value) -> bool:
