@@ -19,7 +19,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import count
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, cast
 
 from workbench.source.budgets import exact_text
 from workbench.source.errors import KernelError
@@ -381,7 +381,7 @@ def describe_value(value: Any) -> str:
         case type() | types.BuiltinFunctionType():
             held = f" {_described_by_parts(value)}" if _is_users(value) else ""
             return f"{value.__module__}.{value.__qualname__}{held}"
-        case types.FunctionType() | _Kernel():
+        case _ if isinstance(value, types.FunctionType) or _is_kernel(value):
             return _describe_function(value)
         case _ if hasattr(value, "value") and type(value).__name__ == "constexpr":
             return f"constexpr({describe_value(value.value)})"
@@ -427,7 +427,7 @@ def reaching(value: Any) -> Iterator[Any]:
     if isinstance(value, tuple):
         for item in cast("tuple[Any, ...]", value):
             yield from reaching(item)
-    elif isinstance(value, types.FunctionType | _Kernel):
+    elif isinstance(value, types.FunctionType) or _is_kernel(value):
         yield value
     elif type(value).__name__ == "constexpr":
         yield from reaching(value.value)
@@ -443,20 +443,17 @@ def captures_of(value: Any) -> Captures:
     try:
         if isinstance(value, types.FunctionType):
             return captures(kernel_source(value))
-        return (
-            captures(value.kernel_source)
-            if isinstance(value, _Kernel)
-            else captures_of_value(value)
-        )
+        return captures(value.kernel_source) if _is_kernel(value) else captures_of_value(value)
     except KernelError:
         return Captures()
 
 
-@runtime_checkable
-class _Kernel(Protocol):
-    """What `jit` makes of a function, seen from here."""
-
-    kernel_source: KernelSource
+def _is_kernel(value: Any) -> bool:
+    """Say whether this is what `jit` makes of a function; not an object that has any attribute."""
+    try:
+        return isinstance(getattr(value, "kernel_source", None), KernelSource)
+    except KernelError:  # one whose text cannot be read
+        return True
 
 
 #: What is being described: it may reach itself through a value that holds it.

@@ -131,9 +131,20 @@ def test_programs_that_wait_for_ever_are_stopped():
     flag, out = np.ones(1, np.int32), np.zeros(50, np.int32)
     kernel[(50,)](flag, out)
     flag[:], out[:] = 0, 0
-    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
-        kernel[(50,)](flag, out)
+    stopped = threading.Event()
+
+    def stop() -> None:  # again, where an interrupt came while nobody could be told
+        while not stopped.wait(1.0):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    presses = threading.Thread(target=stop)
+    presses.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            kernel[(50,)](flag, out)
+    finally:
+        stopped.set()
+        presses.join()
     assert out.all()
 
 
