@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import subprocess
+import sys
 import types
 from typing import Any
 
@@ -15,6 +17,7 @@ import torch
 import workbench.language as tl
 import workbench.triton as triton
 from workbench.source import register_text
+from workbench.source.captures import captures_of_value
 
 KERNEL = "@triton.jit\ndef k(o):\n    tl.store(o, {})\n"
 AGGREGATE = """
@@ -181,3 +184,61 @@ def test_code_of_another_assembler_is_made_again(tmp_path, monkeypatch):
         compiling.forget()
         assert compiling.compile(cells.names["k"], "*f32").code
         assert len(compiled) == times
+
+
+def test_what_holds_much_is_looked_at_once():
+    """Guards of lists in lists asked for all that is in them, each: twice as long a level."""
+    nested: list[Any] = [1]
+    for _ in range(40):
+        nested = [nested]
+    found = captures_of_value(nested)
+    assert found.unchanged()
+    assert len(found.guards) < 100
+    inner = nested
+    while isinstance(inner[0], list):
+        inner = inner[0]
+    inner[0] = 1
+    assert found.unchanged()
+    inner[0] = 2
+    assert not found.unchanged()
+
+
+@pytest.mark.parametrize(
+    ("held", "change"),
+    [({"a": 1}, lambda d: d.update(b=2)), ({"a": 1}, lambda d: d.update(a=2)),
+     ({1, 2}, lambda s: s.add(3)), ([1, 2], list.clear)],
+)  # fmt: skip
+def test_a_container_that_was_changed_is_another(held: Any, change: Any):
+    found = captures_of_value([held])
+    assert found.unchanged()
+    change(held)
+    assert not found.unchanged()
+
+
+def test_objects_that_answer_as_they_like_are_described():
+    class Asked:
+        def __getattr__(self, name: str) -> Any:
+            raise RuntimeError(name)
+
+    class Plain:
+        pass
+
+    assert captures_of_value([Asked()]).unchanged()
+    assert captures_of_value({Plain(), Plain()}).unchanged()
+
+
+def test_threads_may_use_the_package_first():
+    code = """
+import threading, workbench as wb
+start, errors = threading.Barrier(4), []
+def use(name):
+    start.wait()
+    try:
+        getattr(wb, name)
+    except Exception as error:
+        errors.append(error)
+threads = [threading.Thread(target=use, args=(n,)) for n in ("compile", "jit", "tl", "compile")]
+[t.start() for t in threads]; [t.join() for t in threads]
+assert not errors, errors
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -19,6 +19,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import count
+from operator import itemgetter
 from typing import Any, cast
 
 from workbench.source.budgets import exact_text
@@ -197,7 +198,9 @@ class _Walk:
         self._seen[id(value)] = where, value
         self.found.values.append((where, f"{kind} of {len(parts)}"))
         attributes = getattr(value, "__dict__", {})
-        self._watch(value)
+        if isinstance(value, list | dict | set):  # what is in them has guards of its own
+            items = _Items(cast("list[Any]", value), tuple(_items_of(value)))
+            self.found.guards.append((items, "items", items.before))
         for name, part in parts:
             if name in attributes and attributes[name] is part:
                 self.found.guards.append((attributes, name, part))
@@ -271,7 +274,7 @@ def _source_of(value: Any) -> Any:
         if getattr(cast("type[Any]", type(value)), "__compile_time__", False):
             return getattr(value, "text_source", None)
         return getattr(value, "kernel_source", None)
-    except KernelError:
+    except Exception:  # a kernel that cannot be read, an object that answers as it likes
         return None
 
 
@@ -286,7 +289,9 @@ def _parts(value: Any) -> list[tuple[str, Any]] | None:
             items = cast("dict[Any, Any]", value).items()
             return [(describe_value(key), item) for key, item in items]
         case set() | frozenset():
-            items = sorted((describe_value(v), v) for v in cast("set[Any]", value))
+            items = sorted(
+                ((describe_value(v), v) for v in cast("set[Any]", value)), key=itemgetter(0)
+            )
             return [(str(n), item) for n, (_, item) in enumerate(items)]
         case staticmethod() | classmethod():
             return [("__func__", cast("Any", value).__func__)]
@@ -342,6 +347,40 @@ class _Contents(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Items(Mapping[str, Any]):
+    """What guards a list, a dict or a set: the one name stands for its items, if they are others.
+
+    Only these are looked at, not what they hold in turn: a launch asks at each time.
+    """
+
+    held: Any
+    before: tuple[Any, ...]
+
+    def __getitem__(self, name: str) -> Any:
+        now = tuple(_items_of(self.held))
+        same = len(now) == len(self.before) and all(map(_is_same, now, self.before))
+        return self.before if same else now
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("items",))
+
+    def __len__(self) -> int:
+        return 1
+
+
+def _items_of(value: Any) -> Iterator[Any]:
+    yield from value
+    if isinstance(value, dict):
+        yield from cast("dict[Any, Any]", value).values()
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return one is other or (
+        type(one) is type(other) and type(one) in (int, float, bool, str) and one == other
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,6 +494,8 @@ def _is_kernel(value: Any) -> bool:
         return isinstance(getattr(value, "kernel_source", None), KernelSource)
     except KernelError:  # one whose text cannot be read
         return True
+    except Exception:  # an object that answers as it likes
+        return False
 
 
 #: What is being described: it may reach itself through a value that holds it.
