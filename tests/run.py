@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -61,6 +62,10 @@ class Tally:
 
 def main(mode: str) -> int:
     """Run everything that `mode` asks for; returns the exit status."""
+    # A shell that is no terminal starts what it leaves in the background deaf to Ctrl-C, and so all
+    # processes of the tests, of which some are to be interrupted.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     tally = Tally()
     # Tests start hundreds of interpreters; without bytecode each would compile all that it imports.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
