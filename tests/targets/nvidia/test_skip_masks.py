@@ -21,7 +21,7 @@ from workbench.passes.pipeline import tile_passes
 from workbench.targets.nvidia.pipeline import build
 from workbench.targets.simt.passes import skip_masks as skipping
 
-M, N = 16, 16
+M, N = 16, 32
 
 
 def masked(x_ptr, o_ptr, S, R, FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr):
@@ -69,7 +69,7 @@ def branches(module: Module) -> list[If]:
     return [op for loop in loops for op in loop.body.ops if isinstance(op, If)]
 
 
-SIZES = ((0, 16), (1, 16), (16, 16), (17, 20), (48, 48), (47, 33), (70, 64))
+SIZES = ((0, 16), (1, 16), (32, 32), (33, 40), (96, 96), (95, 65), (140, 128))
 FORMS = ("tail", "causal", "window", "ahead", "heads", "clamped")
 
 
@@ -154,3 +154,29 @@ def test_what_is_unpacked_in_one_branch_is_unpacked_again_in_the_other(chip: str
     assert built.gpu is not None
     assert branches(built.gpu)
     built.assemble()
+
+
+def carried(x_ptr, o_ptr, S, R, KEPT: tl.constexpr, N: tl.constexpr):
+    """Sums and sums of squares of a row, of elements of which the loads' own mask asks."""
+    row, n = tl.program_id(0) + tl.arange(0, 1)[:, None], tl.arange(0, N)[None, :]
+    sums, squares = tl.zeros((1, N), tl.float32), tl.zeros((1, N), tl.float32)
+    for start in range(0, S, N):
+        mask = (start + n < S) & (row < R)
+        x = tl.load(x_ptr + row * S + start + n, mask=mask, other=1.0)
+        if KEPT:
+            sums = tl.where(mask, sums + x, sums)
+            squares = tl.where(mask, squares + x * x, squares)
+        else:
+            sums += tl.where(mask, x * 2, 0.0)
+    tl.store(o_ptr + row * N + n, sums + squares)
+
+
+@pytest.mark.parametrize(("kept", "elements", "expected"),
+                         [(True, 32, 0), (False, 32, 1), (False, 8, 0)])  # fmt: skip
+def test_what_is_kept_by_a_predicate_has_no_branch(kept: bool, elements: int, expected: int):
+    """To compute a carried number anew where a mask lets it is one instruction with a predicate."""
+    block = {"KEPT": kept, "N": 32 * elements}
+    module = tile_ir(carried, "*fp32:16 *fp32:16 i32 i32", block, num_warps=1)
+    last = in_gpu_ir(module)
+    assert len([b for b in branches(last) if any(isinstance(op, Select) for op in b.otherwise.ops)]
+               ) == expected

@@ -8,6 +8,7 @@ the mask is not computed.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 from functools import cached_property
 
@@ -18,8 +19,9 @@ from workbench.ops import Elementwise, If, Yield
 from workbench.passes.manager import Remarks
 from workbench.targets.simt.corners import Elements, comparisons, corner, is_known
 
-#: Elements of a thread below which a branch costs what it saves.
-_FEWEST_ELEMENTS = 8
+#: Instructions of a thread below which a branch costs what it saves: nothing is moved across it,
+#: and what a loop carries is copied where its two ends meet.
+_FEWEST_INSTRUCTIONS = 16
 
 
 def skip_masks(module: Module, remarks: Remarks) -> Module:
@@ -75,6 +77,15 @@ class _Skipper(Rebuilder):
         """What is known of the module's tiles; of most kernels nobody asks."""
         return tile_forms(self.module)
 
+    @cached_property
+    def users(self) -> defaultdict[Value, list[Op]]:
+        """The ops that have a value as operand, once for each time they have it."""
+        found: defaultdict[Value, list[Op]] = defaultdict(list)
+        for op in self.module.walk():
+            for value in op.operands:
+                found[value].append(op)
+        return found
+
     def run(self, blocks: list[Block]) -> Module:
         """Return the module with a branch for each mask that rounds may skip."""
         for block in blocks:
@@ -88,18 +99,37 @@ class _Skipper(Rebuilder):
         made = {value: op for op in block.ops for value in op.results}
         for op in block.ops:
             for mask, taken in _choices(op):
-                slice_ = _slice(mask, made) if self._pays(op, taken) else []
-                if slice_ and all(map(self._is_told, comparisons(mask))):
+                slice_ = _slice(mask, made)
+                if not slice_ or not self._pays(op, taken, slice_, block):
+                    continue
+                if all(map(self._is_told, comparisons(mask))):
                     keep = {id(one) for one in slice_}
                     making = tuple(one for one in block.ops if id(one) in keep)
                     self.found[id(op)] = mask, taken, making
 
-    @staticmethod
-    def _pays(op: Op, taken: Value) -> bool:
-        """Say whether a tile that is computed is chosen element by element, and has enough."""
-        layout = layout_of(op.results[0].type)
-        computed = taken.op is None or any(shape_of(v.type) for v in taken.op.operands)
-        return computed and layout is not None and layout.registers() >= _FEWEST_ELEMENTS
+    def _pays(self, op: Op, taken: Value, making: list[Op], block: Block) -> bool:
+        """Say whether a tile that is computed is chosen element by element, and enough is saved.
+
+        That is what chooses, and of what makes the mask what nobody else asks for.
+        """
+        if taken.op is not None and not any(shape_of(v.type) for v in taken.op.operands):
+            return False
+        saved = 0 if self._is_predicated(op, taken, block) else _registers(op)
+        here = {id(op)}
+        for one in reversed(making):
+            if all(id(user) in here for user in self.users[one.results[0]]):
+                here.add(id(one))
+                saved += _registers(one)
+        return saved >= _FEWEST_INSTRUCTIONS
+
+    def _is_predicated(self, op: Op, taken: Value, block: Block) -> bool:
+        """Say whether what a loop carries is computed anew where a mask lets it, and kept elsewhere.
+
+        An instruction with a predicate does both: to choose costs nothing.
+        """
+        kept = [v for v in op.operands if v in block.arguments]
+        ends = block.ops[-1].operands
+        return bool(kept) and op.results[0] in ends and self.users[taken] == [op]
 
     def _is_told(self, comparison: Value) -> bool:
         """Say whether numbers tell that a comparison holds everywhere."""
@@ -136,6 +166,12 @@ class _Skipper(Rebuilder):
         values[op.results[0]] = made.results[0]
         builder.span, builder.origins = before
         self.remarks.note(made, "rounds in which nothing is masked skip the mask", "applied")
+
+
+def _registers(op: Op) -> int:
+    """Return how many elements of its result a thread computes."""
+    layout = layout_of(op.results[0].type)
+    return layout.registers() if layout is not None else 0
 
 
 def _slice(mask: Value, made: dict[Value, Op]) -> list[Op]:
