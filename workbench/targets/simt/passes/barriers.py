@@ -40,8 +40,10 @@ from workbench.targets.simt.passes.reaches import MeetAnywhere, UnknownError
 from workbench.targets.simt.passes.shared_memory import scratch_of
 from workbench.targets.simt.rules import Device
 
-#: More arguments than this are not compared at run time: a barrier costs less.
+#: More arguments than this are not compared at run time: a barrier costs less. Those that are
+#: compared at the kernel's start count apart.
 MOST_DOUBTS = 6
+MOST_DOUBTS_AT_START = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +90,13 @@ class _Pending:
         """Return what is pending in shared memory alone."""
         return _Pending(dict(self.touches), going=self.going.copy())
 
-    def add(self, other: _Pending, *, round_before: bool = False) -> None:
+    def add(self, other: _Pending, *, round_of: Op | None = None) -> None:
         """Let what is pending in `other` be pending too, perhaps from a loop's round before."""
         self.touches.update(other.touches)
         for access in other.accesses:
-            self.accesses[replace(access, earlier=True) if round_before else access] = None
+            if round_of is not None:
+                access = replace(access, earlier=(*access.earlier, round_of))
+            self.accesses[access] = None
         self.acquired = self.acquired or other.acquired
         self.going.add(other.going)
         for held in (*other.touches, *other.accesses):
@@ -225,7 +229,7 @@ class _Barriers:
             for end in ends:
                 # Another program has nothing to do with what this one did to global memory.
                 left = end.of_memory_shared() if op.per_program else end
-                entry.add(left, round_before=True)
+                entry.add(left, round_of=op)
         if write:
             self.builder.insert(self.rewritten(op, entry))
         for end in ends:
@@ -313,9 +317,12 @@ class _Barriers:
                 if not self.hazards.meet(other, access):
                     continue
                 doubt = self.doubt(other, access)
-                if doubt is None or len(doubts) == MOST_DOUBTS:
+                if doubt is None:
                     return _Wait(words_of(other, access))
                 doubts[doubt] = None
+                near = sum(isinstance(doubt, _Near) for doubt in doubts)
+                if near > MOST_DOUBTS_AT_START or len(doubts) - near > MOST_DOUBTS:
+                    return _Wait(words_of(other, access))
         return _Wait("", tuple(doubts))
 
     def certain(self, own: _Own, pending: _Pending) -> _Touch | Access | None:
@@ -340,10 +347,10 @@ class _Barriers:
     def near(self, first: Access, second: Access) -> _Near | None:
         """Return what says at the kernel's start whether two accesses meet in any of its rounds.
 
-        Asked of what a loop reads through an argument that is only read, and stores through
-        another: nearly always these lie apart, and a round has nothing else to wait for.
+        Asked in loops, of accesses through different arguments: nearly always these lie apart, and
+        a round has nothing else to wait for.
         """
-        if not (self.starts and self.depth and self.hazards.is_settled(second)):
+        if not (self.starts and self.depth):
             return None  # a barrier of its own costs less where there are no rounds
         if not self.hazards.are_arguments_apart(first, second):
             return None

@@ -10,8 +10,9 @@ made by one thread or warp for each byte:
 - addresses that differ by a number, or that are ranges which do not meet, are apart.
 
 Addresses are compared as affine forms. Names in a form that change from round to round mean
-something else in the round before, so accesses that are pending from there are compared by what
-stays the same in all of the program.
+something else in the round before. What is pending from there is compared by what stays the same
+while the loop runs, and by the round's number, which is smaller by one at least: what moves on by a
+tile's width or more in each round meets nothing of the rounds before.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from workbench.analysis.affine import Affine, tile_forms
-from workbench.analysis.forms import Form, Monomial
+from workbench.analysis.forms import Atom, Form, Monomial
 from workbench.analysis.memory import Memory
-from workbench.ir import Effect, Module, Op, Pointer, Value, element_of, layout_of, shape_of
+from workbench.ir import Effect, Module, Op, Pointer, Value, element_of, layout_of, shape_of, walk
 from workbench.ops import pointee_of
 from workbench.targets.simt.corners import is_known
 
@@ -32,11 +33,11 @@ _FIXED = frozenset(("arg", "pid", "programs", "x"))
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One access of an op to global memory; `earlier`: in a round of a loop before this one."""
+    """One access of an op to global memory; `earlier`: in rounds of these loops before this one."""
 
     op: Op
     effect: Effect
-    earlier: bool = False
+    earlier: tuple[Op, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,8 @@ class Hazards:
         self._affine: Affine | None = None
         self._users: dict[Value, list[Op]] | None = None
         self._private: dict[Value, bool] = {}
+        #: By loop: what its rounds make, what it carries aside.
+        self._inside: dict[Op, AbstractSet[Value]] = {}
 
     def roots(self, effect: Effect) -> list[str]:
         """Return the names of the arguments behind an access."""
@@ -91,13 +94,13 @@ class Hazards:
             return True
         if self._by_first_thread(first) and self._by_first_thread(second):
             return False
-        earlier = first.earlier or second.earlier
+        earlier = (*first.earlier, *second.earlier)
         a, b = self._form(one.through, earlier), self._form(two.through, earlier)
-        if a is None or b is None:
-            return True
-        return not (
-            self._same_warps(one, two, a, b) or self._are_apart(one.through, two.through, a, b)
-        )
+        if a is not None and b is not None:
+            return not (
+                self._same_warps(one, two, a, b) or self._are_apart(one.through, two.through, a, b)
+            )
+        return not self._have_moved_on(first, second)
 
     def doubt(self, first: Access, second: Access) -> Doubt | None:
         """Return what decides whether two accesses that may meet do; None if more than that.
@@ -107,7 +110,7 @@ class Hazards:
         one, two = first.effect, second.effect
         if one.through is None or two.through is None or one.later or two.later:
             return None
-        earlier = first.earlier or second.earlier
+        earlier = (*first.earlier, *second.earlier)
         a, b = self._form(one.through, earlier), self._form(two.through, earlier)
         here, there = (self._memory.roots(effect) for effect in (one, two))
         if a is None or b is None or here == there or len(here) != 1 or len(there) != 1:
@@ -117,7 +120,7 @@ class Hazards:
         same_element = element_of(one.through.type) == element_of(two.through.type)
         if starts[0] is None or starts[1] is None or not same_shape or not same_element:
             return None
-        p, q = (self._form(value, earlier=False) for value in starts if value is not None)
+        p, q = (self._form(value) for value in starts if value is not None)
         reach = self._reach(one.through)
         if p is None or q is None or reach is None or a - p != b - q:
             return None
@@ -142,7 +145,7 @@ class Hazards:
                 or not isinstance(element_of(pointers.type), Pointer)
             ):
                 return None
-            form = self._form(pointers, earlier=False)
+            form = self._form(pointers)
             if form is None or not is_known(pointers, ()) or not all(map(_is_straight, form.terms)):
                 return None
         return Overlap(first, second)
@@ -171,7 +174,7 @@ class Hazards:
             self._affine = tile_forms(self._module)
         return self._affine
 
-    def _form(self, pointers: Value, earlier: bool) -> Form | None:
+    def _form(self, pointers: Value, earlier: tuple[Op, ...] = ()) -> Form | None:
         form = self.facts.form(pointers)
         if form is None or (earlier and any(atom.kind not in _FIXED for atom in form.atoms())):
             return None
@@ -201,6 +204,46 @@ class Hazards:
         if distance is None or mine is None or theirs is None:
             return False
         return distance + mine[0] > theirs[1] or distance + mine[1] < theirs[0]
+
+    def _have_moved_on(self, first: Access, second: Access) -> bool:
+        """Say whether the second access lies behind, or in front of, the first in rounds before.
+
+        Both go on by one number of elements in each round, and by nothing else that changes while
+        the loop runs.
+        """
+        one, two = first.effect.through, second.effect.through
+        if len(first.earlier) != 1 or second.earlier or one is None or two is None:
+            return False
+        (loop,) = first.earlier
+        a, b = self._form(one), self._form(two)
+        if a is None or b is None or element_of(one.type) != element_of(two.type):
+            return False
+        step = _step(a, loop)
+        if not step or step != _step(b, loop) or not self._stay(a, loop) or not self._stay(b, loop):
+            return False
+        distance = (b - _moving(b) - a + _moving(a)).constant
+        before, now = self._reach(one), self._reach(two)
+        if distance is None or before is None or now is None:
+            return False
+        # After one round; after more of them it is farther.
+        nearest = distance + step
+        return nearest + now[0] > before[1] if step > 0 else nearest + now[1] < before[0]
+
+    def _stay(self, form: Form, loop: Op) -> bool:
+        """Say whether all that a form names means one thing while a loop runs, its rounds aside."""
+        if loop not in self._inside:
+            ops = [op for region in loop.regions for op in walk(region)]
+            regions = [region for op in ops for region in op.regions]
+            made = {value for op in ops for value in op.results}
+            self._inside[loop] = made.union(*(region.arguments for region in regions))
+        values = self._inside[loop]
+        for atom in form.atoms():
+            named = atom.kind in ("trip", "trips", "value")
+            if atom.kind in _FIXED or (named and atom.key not in values):
+                continue
+            if not atom.parts or not all(self._stay(part, loop) for part in atom.parts):
+                return False
+        return True
 
     def _reach(self, pointers: Value) -> tuple[int, int] | None:
         """Return how far below and above its fixed part a tile's addresses go, in elements."""
@@ -261,6 +304,23 @@ def _is_straight(monomial: Monomial) -> bool:
     """Say whether what is added up goes straight along each axis, or not at all."""
     moving = [atom for atom in monomial if atom.axes]
     return len(moving) < 2 and all(atom.kind == "x" for atom in moving)
+
+
+def _step(form: Form, loop: Op) -> int:
+    """Return by how many elements a form goes on in each round of a loop; 0 if that is no number.
+
+    Nothing else of it may depend on the round.
+    """
+    steps = {m: c for m, c in form.terms.items() if any(_names(atom, loop) for atom in m)}
+    alone = [c for m, c in steps.items() if len(m) == 1 and m[0].kind == "trip"]
+    return alone[0] if len(steps) == len(alone) == 1 else 0
+
+
+def _names(atom: Atom, loop: Op) -> bool:
+    """Say whether an atom is the number of a loop's round, or made of it."""
+    if atom.kind in ("trip", "value"):
+        return any(atom.key in region.arguments for region in loop.regions)
+    return any(_names(inner, loop) for part in atom.parts for inner in part.atoms())
 
 
 def _moving(form: Form) -> Form:

@@ -123,7 +123,7 @@ class _Skipper(Rebuilder):
         return saved >= _FEWEST_INSTRUCTIONS
 
     def _is_predicated(self, op: Op, taken: Value, block: Block) -> bool:
-        """Say whether what a loop carries is computed anew where a mask lets it, and kept elsewhere.
+        """Say whether what a loop carries is computed anew where a mask allows, kept elsewhere.
 
         An instruction with a predicate does both: to choose costs nothing.
         """
