@@ -23,6 +23,9 @@ _LOG_DOUBLE = (
     0.181818185957690647, 0.153845749664609068, 0.133356458419493771, 0.116879629975421557,
     0.118834523941078596,
 )  # fmt: skip
+# (log(1 + m) - m) / m^2 for m from -1/4 to 1/2: 1e-8.
+_LOG1P_SINGLE = (-0.499999998, 0.3333339545, -0.2500015388, 0.1999359251, -0.1664764409,
+                 0.1443845675, -0.1312287691, 0.1062562921, -0.04738242484)  # fmt: skip
 # High and low parts of constants, each exact in its type.
 _LN2 = ((0.693147182464599609375, -1.904654299957768e-09), (math.log(2), 2.3190468138462996e-17))
 _LOG10_2 = (
@@ -144,8 +147,25 @@ def log10(t: Terms, x: Value) -> Value:
 
 
 def log1p(t: Terms, x: Value) -> Value:
-    """Add c / u to log u, where c is what rounding 1 + x to u lost."""
+    """In f32 by a polynomial; in f64 add c / u to log u, where c is what rounding 1 + x to u lost.
+
+    With 1 + x = 2^e (1 + m) and m from -1/4 to 1/2, m = x / 2^e + (1 / 2^e - 1) loses nothing of x:
+    only the exponent is read off the rounded sum. No quotient is needed.
+    """
     u = t.plus(x, 1.0)
+    if not t.is_double:
+        three_quarters, four = 0x3F400000, 0x40800000  # bits
+        exponent = t.sub(t.bits(u), t.whole(three_quarters))
+        exponent = t.apply("and", exponent, t.whole(-(1 << t.mantissa)))
+        part = t.from_bits(t.sub(t.bits(x), exponent))
+        quarter = t.from_bits(t.sub(t.whole(four), exponent))  # of 4 / 2^e, which is no subnormal
+        m = t.add(part, t.fma(quarter, t.real(0.25), t.real(-1.0)))
+        e = t.scaled(t.to_real(exponent), 2.0**-t.mantissa)
+        series = t.fma(t.mul(m, m), t.horner(m, _LOG1P_SINGLE), m)
+        found = t.signed(t.fma(e, t.real(math.log(2)), series), x)
+        outside = t.select(t.test("eq", x, -1.0), t.real(-math.inf), t.real(math.nan))
+        found = t.select(t.test("gt", x, -1.0), found, outside)
+        return t.select(t.test("eq", x, math.inf), x, found)
     lost = t.sub(x, t.plus(u, -1.0))
     found = t.add(log(t, u), t.ratio(lost, u))
     found = t.select(t.test("eq", u, 1.0), x, found)
@@ -225,7 +245,7 @@ def cbrt(t: Terms, x: Value) -> Value:
     root = t.call("exp2", t.scaled(t.call("log2", a), 1 / 3))
     square = t.mul(root, root)
     excess = t.fma(square, root, t.neg(a))
-    root = t.sub(root, t.div(excess, t.scaled(square, 3.0)))
+    root = t.sub(root, t.ratio(excess, t.scaled(square, 3.0)))
     end = t.either_of(t.test("eq", a, 0.0), t.test("eq", a, math.inf))
     return t.select(t.either_of(end, t.is_nan(x)), x, t.signed(root, x))
 
@@ -236,7 +256,7 @@ def hypot(t: Terms, x: Value, y: Value) -> Value:
     less = t.apply("lt", a, b)
     large, small = t.select(less, b, a), t.select(less, a, b)
     zero = t.test("eq", large, 0.0)
-    ratio = t.div(small, t.select(zero, t.real(1.0), large))
+    ratio = t.ratio(small, t.select(zero, t.real(1.0), large))
     found = t.mul(large, t.sqrt(t.fma(ratio, ratio, t.real(1.0))))
     found = t.select(t.either_of(t.is_nan(a), t.is_nan(b)), t.add(a, b), found)
     infinite = t.either_of(t.test("eq", t.abs(x), math.inf), t.test("eq", t.abs(y), math.inf))
@@ -258,7 +278,7 @@ def sinh(t: Terms, x: Value) -> Value:
     """With u = e^|x| - 1: (u + u / (u + 1)) / 2."""
     a = t.abs(x)
     u = expm1(t, a)
-    near = t.scaled(t.add(u, t.div(u, t.plus(u, 1.0))), 0.5)
+    near = t.scaled(t.add(u, t.ratio(u, t.plus(u, 1.0))), 0.5)
     return t.signed(_or_large(t, a, near), x)
 
 
@@ -266,7 +286,7 @@ def cosh(t: Terms, x: Value) -> Value:
     """Halve e^|x| + e^-|x|."""
     a = t.abs(x)
     half = t.scaled(exp(t, a), 0.5)
-    near = t.add(half, t.div(t.real(0.25), half))
+    near = t.add(half, t.ratio(t.real(0.25), half))
     return _or_large(t, a, near)
 
 
@@ -281,7 +301,7 @@ def asinh(t: Terms, x: Value) -> Value:
     """Use log1p(a + a^2 / (1 + sqrt(a^2 + 1))); log(2 a) where a^2 may overflow."""
     a = t.abs(x)
     square = t.mul(a, a)
-    inner = t.div(square, t.plus(t.sqrt(t.plus(square, 1.0)), 1.0))
+    inner = t.ratio(square, t.plus(t.sqrt(t.plus(square, 1.0)), 1.0))
     near = log1p(t, t.add(a, inner))
     far = t.plus(log(t, a), math.log(2))
     return t.signed(t.select(t.test("gt", a, t.either(1e9, 1e18)), far, near), x)
@@ -299,7 +319,7 @@ def acosh(t: Terms, x: Value) -> Value:
 def atanh(t: Terms, x: Value) -> Value:
     """Use log1p(2 a / (1 - a)) / 2."""
     a = t.abs(x)
-    ratio = t.div(t.scaled(a, 2.0), t.sub(t.real(1.0), a))
+    ratio = t.ratio(t.scaled(a, 2.0), t.sub(t.real(1.0), a))
     found = t.signed(t.scaled(log1p(t, ratio), 0.5), x)
     return t.select(t.test("gt", a, 1.0), t.real(math.nan), found)
 

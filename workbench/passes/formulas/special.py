@@ -52,9 +52,9 @@ def _erfc_of(t: Terms, a: Value) -> Value:
     """Return erfc of a number >= 0: e^(-x^2) P / (1 + 2 x), with what x^2 lost put back."""
     middle, most = t.either((2.0, 11.0), (4.0, 28.0))
     a = t.held(a, 0.0, most)
-    place = t.div(t.plus(a, -middle), t.plus(a, middle))
+    place = t.ratio(t.plus(a, -middle), t.plus(a, middle))
     series = t.horner(place, t.either(_ERFCX_SINGLE, _ERFCX_DOUBLE))
-    series = t.div(series, t.fma(a, t.real(2.0), t.real(1.0)))
+    series = t.ratio(series, t.fma(a, t.real(2.0), t.real(1.0)))
     square = t.mul(a, a)
     lost = t.fma(a, a, t.neg(square))
     tail = t.mul(series, exp(t, t.neg(square)))
