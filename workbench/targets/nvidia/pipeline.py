@@ -62,6 +62,7 @@ from workbench.targets.simt.kernel import expand, lower, parameters_of
 from workbench.targets.simt.lowering import Lowering
 from workbench.targets.simt.ops import all_warps, cluster_of, is_drawn, is_persistent, most_rounds
 from workbench.targets.simt.options import with_options
+from workbench.targets.simt.passes.own_rounds import load_in_own_round
 from workbench.targets.simt.passes.apart import split_by_overlap
 from workbench.targets.simt.passes.assign_layouts import assign_layouts
 from workbench.targets.simt.passes.barriers import insert_barriers
@@ -449,6 +450,8 @@ def _for_warps(module: Module, unit: Chip, warps: int) -> Module | None:
 
 
 def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None = None) -> Module:
+    own = partial(load_in_own_round, chip=unit)
+    module = recorder.run("load-in-own-round", own, module, "gpu")
     module = recorder.run("load-once", load_once, module, "gpu")
     module = recorder.run("float-differences", float_differences, module, "gpu")
     split = partial(split_full_blocks, chip=unit)
