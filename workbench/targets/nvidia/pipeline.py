@@ -62,7 +62,6 @@ from workbench.targets.simt.kernel import expand, lower, parameters_of
 from workbench.targets.simt.lowering import Lowering
 from workbench.targets.simt.ops import all_warps, cluster_of, is_drawn, is_persistent, most_rounds
 from workbench.targets.simt.options import with_options
-from workbench.targets.simt.passes.own_rounds import load_in_own_round
 from workbench.targets.simt.passes.apart import split_by_overlap
 from workbench.targets.simt.passes.assign_layouts import assign_layouts
 from workbench.targets.simt.passes.barriers import insert_barriers
@@ -71,6 +70,7 @@ from workbench.targets.simt.passes.early_loads import load_early
 from workbench.targets.simt.passes.flatten_loops import flatten_loops
 from workbench.targets.simt.passes.full_blocks import split_full_blocks
 from workbench.targets.simt.passes.longest_first import longest_first, told_order
+from workbench.targets.simt.passes.own_rounds import load_in_own_round
 from workbench.targets.simt.passes.shared_memory import (
     Interval,
     allocate,

@@ -23,8 +23,18 @@ from workbench.analysis.affine import Affine
 from workbench.analysis.forms import Atom, Form, all_atoms
 from workbench.analysis.masks import implies
 from workbench.analysis.products import is_line
-from workbench.ir import Block, Builder, Module, Op, Scalar, Value, copy_op, element_of
-from workbench.ir import rebuild, shape_of
+from workbench.ir import (
+    Block,
+    Builder,
+    Module,
+    Op,
+    Scalar,
+    Value,
+    copy_op,
+    element_of,
+    rebuild,
+    shape_of,
+)
 from workbench.ops import Constant, Elementwise, For, counted
 from workbench.passes.cleanup import drop_dead
 from workbench.passes.manager import Remarks
@@ -33,6 +43,8 @@ from workbench.targets.simt.passes.rounds import read_by, reading_from
 from workbench.targets.simt.passes.staged_loads import Early, Known
 from workbench.targets.simt.rules import Access, Device
 
+#: Resident warps beyond which more hide no waiting: four on each of a multiprocessor's schedulers.
+_ENOUGH_WARPS = 16
 #: Bytes side by side in memory that a copy to shared memory moves, at least.
 _LEAST_BYTES = 4
 
@@ -72,14 +84,15 @@ def load_in_own_round(module: Module, remarks: Remarks, chip: Device) -> Module:
         found = [way for place in range(len(loop.inits)) if (way := rounds.carried(place))]
         if depth < 2 or all(way.is_line for way in found):
             return None
-        if (depth + 1) * _bytes_of(early) > chip.shared_bytes:
-            text = f"stays in registers, a round ahead: {depth + 1} stages of the loop do not fit"
+        stages = _stages(early, depth)
+        if stages is None:
+            text = f"stays in registers, a round ahead: {depth} stages of the loop do not fit"
             remarks.note(found[0].load, text, "missed")
             return None
         for way in found:
             remarks.note(way.load, "loaded in the round that needs it, not before it", "applied")
             narrow = narrow or element_of(way.load.result.type).itemsize < _LEAST_BYTES
-        return rounds.written(found, depth + 1, builder)
+        return rounds.written(found, stages, builder)
 
     done = rebuild(module, rewrite)
     if done is module:
@@ -105,12 +118,22 @@ def _is_loaded(value: Value) -> bool:
     )
 
 
-def _bytes_of(early: Early) -> int:
-    """Return the bytes of all that a loop loads for its products."""
-    known = early.known
+def _stages(early: Early, depth: int) -> int | None:
+    """Return the stages of a loop that loads all it needs: as asked, and one for the author's.
+
+    As asked if with one more fewer warps would be resident. None if even those do not fit.
+    """
+    known, on = early.known, early.known.on
     loaded = [op for op in early.loop.body.ops if known.rules.access_of(op) and op.results]
     types = [op.result.type for op in loaded]
-    return sum(prod(shape_of(type)) * element_of(type).itemsize for type in types)
+    each = sum(prod(shape_of(type)) * element_of(type).itemsize for type in types)
+
+    def warps(stages: int) -> int:
+        return min(on.num_warps * (on.chip.shared_bytes // max(1, stages * each)), _ENOUGH_WARPS)
+
+    if warps(depth) == 0:
+        return None
+    return depth + 1 if warps(depth + 1) == warps(depth) else depth
 
 
 class _Rounds:
@@ -223,8 +246,8 @@ class _Rounds:
         else:
             place = loop.body.arguments.index(argument) - 1
             init = loop.inits[place]
-            ends = facts.form(loop.body.yields[place]), facts.form(argument)
-            change = None if None in ends else ends[0] - ends[1]  # type: ignore[operator]
+            after, now = (facts.form(v) for v in (loop.body.yields[place], argument))
+            change = None if after is None or now is None else after - now
         begin = facts.form(init)
         if begin is None or change is None:
             return None
@@ -242,48 +265,58 @@ class _Rounds:
     def written(self, found: list[_Carried], stages: int, builder: Builder) -> tuple[Value, ...]:
         """Insert the loop; returns its results. What it carries for nobody now, others drop."""
         loop, (counter, *arguments) = self.loop, self.loop.body.arguments
-        addresses = tuple(way.access.pointers for way in found)
-        ops = self.early.slice_of(addresses) or []
-        needed = [a for p in addresses for a in self._carried_in(ops, p)]
+        ops = self.early.slice_of(tuple(way.access.pointers for way in found)) or []
+        needed = [a for way in found for a in self._carried_in(ops, way.access.pointers)]
         inits = {a: self._value(a, builder) for a in dict.fromkeys(needed)}
         shadows = {a: Value(a.type, a.hint) for a in inits}
-        values, replaced = dict(shadows), dict[Value, Value]()
-        gone = {id(op) for way in found for op in (way.load, *way.moves)}
         with builder.block() as body:
+            values = dict(shadows)
             for op in ops:
                 builder.insert(copy_op(op, values, builder))
             for way in found:
-                load = copy_op(way.load, values, builder)
-                if way.access.mask is not None:
-                    whole = load.where_on((way.access.mask,))
-                    assert isinstance(whole, Op)
-                    load = whole
-                values[way.load.result] = builder.insert(load).results[0]
-                for op in way.moves:
-                    builder.insert(copy_op(op, values, builder))
-                replaced[arguments[way.place]] = values[loop.body.yields[way.place]]
-            for op in loop.body.ops[:-1]:
-                if id(op) in gone:
-                    continue
-                new = reading_from(op, replaced)
-                builder.insert(new)
-                if new is not op:
-                    replaced.update(zip(op.results, new.results, strict=True))
-            ends = [replaced.get(v, v) for v in loop.body.yields]
-            for way in found:
-                ends[way.place] = arguments[way.place]
-            for argument, shadow in shadows.items():
-                if argument is counter:
-                    following = Elementwise("add", (shadow, loop.step), no_wrap=True)
-                    ends.append(builder.add(following))
-                else:
-                    after = loop.body.yields[arguments.index(argument)]
-                    ends.append(values.get(after, after))
+                self._load(way, values, builder)
+            loaded = {arguments[w.place]: values[loop.body.yields[w.place]] for w in found}
+            ends = self._rest(found, loaded, builder)
+            ends += [self._next(argument, values, builder) for argument in shadows]
             builder.insert(loop.body.terminator.changed(values=tuple(ends)))
         block = Block((counter, *arguments, *shadows.values()), tuple(body))
         carried = (*loop.inits, *inits.values())
         new = builder.insert(loop.changed(inits=carried, body=block, stages=stages))
         return new.results[: len(loop.results)]
+
+    def _load(self, way: _Carried, values: dict[Value, Value], builder: Builder) -> None:
+        """Load and move a tile with the numbers of the round before, in a round that is reached."""
+        load: Op | Value = copy_op(way.load, values, builder)
+        if way.access.mask is not None:
+            load = load.where_on((way.access.mask,))
+        assert isinstance(load, Op)
+        values[way.load.result] = builder.insert(load).result
+        for op in way.moves:
+            builder.insert(copy_op(op, values, builder))
+
+    def _rest(
+        self, found: list[_Carried], loaded: dict[Value, Value], builder: Builder
+    ) -> list[Value]:
+        """Insert the other ops of a round, of what is loaded in it; returns what it hands on."""
+        body, values = self.loop.body, dict(loaded)
+        gone = {id(op) for way in found for op in (way.load, *way.moves)}
+        for op in body.ops[:-1]:
+            if id(op) not in gone:
+                new = builder.insert(reading_from(op, values))
+                if new is not op:
+                    values.update(zip(op.results, new.results, strict=True))
+        ends = [values.get(value, value) for value in body.yields]
+        for way in found:
+            ends[way.place] = body.arguments[1 + way.place]
+        return ends
+
+    def _next(self, argument: Value, values: dict[Value, Value], builder: Builder) -> Value:
+        """Return what the number of the round before will be in the next one."""
+        loop = self.loop
+        if argument is loop.counter:
+            return builder.add(Elementwise("add", (values[argument], loop.step), no_wrap=True))
+        after = loop.body.yields[loop.body.arguments.index(argument) - 1]
+        return values.get(after, after)
 
     def _value(self, argument: Value, builder: Builder) -> Value:
         found = self.before(argument)
