@@ -133,7 +133,7 @@ def shortened(text: str, most: int) -> str:
     """
     line = " ".join(text.split())
     head = most // 3
-    return line if len(line) <= most else f"{line[:head]} … {line[head + 3 - most:]}"
+    return line if len(line) <= most else f"{line[:head]} … {line[head + 3 - most :]}"
 
 
 def kind(launch: Launch, compiler: str) -> tuple[Any, ...]:

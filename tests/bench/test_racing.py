@@ -115,7 +115,7 @@ def test_what_is_wrong_or_raises_is_not_timed(tmp_path, on_cpu):
     assert bad.title in log.ended
 
 
-def test_what_another_compiler_gets_wrong_is_said_and_left_out(tmp_path, on_cpu, monkeypatch, capsys):
+def test_what_others_get_wrong_is_said_and_left_out(tmp_path, on_cpu, monkeypatch, capsys):
     """A row is missing only if it has no right result at all."""
     plain = racing.call_of
     monkeypatch.setattr(racing, "call_of", lambda what, one, who: plain(what, one, "ours"))

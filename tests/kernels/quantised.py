@@ -9,15 +9,6 @@ holds one number, and what is beside it may be anything.
 import workbench.language as tl
 
 
-def place_of(GROUP_M: tl.constexpr):
-    """The block of a program, (m, n): along N first, or GROUP_M rows of blocks column by column."""
-    m = tl.program_id(1)
-    n = tl.program_id(0)
-    if GROUP_M > 1:
-        m, n = tl.swizzle2d(m, n, tl.num_programs(1), tl.num_programs(0), GROUP_M)
-    return m, n
-
-
 def scales_of(scale_ptr, start, k, n, K, N, GROUP: tl.constexpr, BLOCK_K: tl.constexpr):
     """The scales of a block of W: a row where its rows share them, else one for each element."""
     if GROUP % BLOCK_K == 0:
@@ -45,16 +36,15 @@ def e2m1_number(code):
 def product_with_8_bits(
     x_ptr, w_ptr, scale_ptr, c_ptr, M, N, K, stride_xm, stride_wk, stride_wn, stride_cm,
     GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    EVEN_K: tl.constexpr = False, BEHIND: tl.constexpr = False, GROUP_M: tl.constexpr = 1,
+    EVEN_K: tl.constexpr = False, BEHIND: tl.constexpr = False,
 ):  # fmt: skip
     """Weights are int8 or fp8, times their scale in the type of X.
 
     EVEN_K: BLOCK_K divides K. BEHIND: a block's scales, which are one row, multiply its products,
     which rounds less often.
     """
-    m, n = place_of(GROUP_M)
-    m = m * BLOCK_M + tl.arange(0, BLOCK_M)
-    n = n * BLOCK_N + tl.arange(0, BLOCK_N)
+    m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
+    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     for start in range(0, K, BLOCK_K):
         k = start + tl.arange(0, BLOCK_K)
@@ -74,12 +64,11 @@ def product_with_8_bits(
 def product_with_int4(
     x_ptr, w_ptr, scale_ptr, c_ptr, M, N, K, stride_xm, stride_wk, stride_wn, stride_cm,
     GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    EVEN_K: tl.constexpr = False, BEHIND: tl.constexpr = False, GROUP_M: tl.constexpr = 1,
+    EVEN_K: tl.constexpr = False, BEHIND: tl.constexpr = False,
 ):  # fmt: skip
     """Two signed numbers in a byte (int8), the low half first. EVEN_K, BEHIND: as above."""
-    m, n = place_of(GROUP_M)
-    m = m * BLOCK_M + tl.arange(0, BLOCK_M)
-    n = n * BLOCK_N + tl.arange(0, BLOCK_N)
+    m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
+    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     for start in range(0, K, BLOCK_K):
         k = start + tl.arange(0, BLOCK_K)
@@ -172,7 +161,6 @@ def product_with_int4_by_shares(
 def product_with_words(
     x_ptr, w_ptr, scale_ptr, zero_ptr, c_ptr, M, N, K, stride_xm, stride_wk, stride_wn, stride_cm,
     GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr = 1,
 ):  # fmt: skip
     """Eight unsigned numbers in an int32 along K, as checkpoints have them; zeros along N.
 
@@ -181,9 +169,8 @@ def product_with_words(
     tl.static_assert(
         GROUP % BLOCK_K == 0, "BLOCK_K must divide GROUP: a block has one row of scales"
     )
-    m, n = place_of(GROUP_M)
-    m = m * BLOCK_M + tl.arange(0, BLOCK_M)
-    n = n * BLOCK_N + tl.arange(0, BLOCK_N)
+    m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
+    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     i = tl.arange(0, BLOCK_K)
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     for start in range(0, K, BLOCK_K):
@@ -206,7 +193,7 @@ def product_with_words(
 def product_with_microscales(
     x_ptr, w_ptr, scale_ptr, c_ptr, M, N, K, stride_xm, stride_wn, stride_sn, stride_cm,
     X_FORMAT: tl.constexpr, W_FORMAT: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr, EVEN_K: tl.constexpr = False, GROUP_M: tl.constexpr = 1,
+    BLOCK_K: tl.constexpr, EVEN_K: tl.constexpr = False,
 ):  # fmt: skip
     """Weights are (N, K), fp8 or two 4-bit floats in a byte; 32 of a row share a power of two.
 
@@ -214,9 +201,8 @@ def product_with_microscales(
     """
     tl.static_assert(BLOCK_K % 32 == 0, "BLOCK_K must be a multiple of 32, which share a scale")
     PACKED: tl.constexpr = 2 if W_FORMAT == "e2m1" else 1
-    m, n = place_of(GROUP_M)
-    m = m * BLOCK_M + tl.arange(0, BLOCK_M)
-    n = n * BLOCK_N + tl.arange(0, BLOCK_N)
+    m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
+    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     for start in range(0, K, BLOCK_K):
         k = start + tl.arange(0, BLOCK_K)
