@@ -47,7 +47,12 @@ def product(
         tl.store(w_ptr + n * ROW, (n % 3).to(tl.int8))
     for i in range(0, rounds * STEP, STEP):
         a = tl.load(a_ptrs)
-        ready = (w.to(tl.float16) * s).to(tl.float16)
+        wide = w.to(tl.float32)
+        if HOW == "by assembly":
+            wide = tl.inline_asm_elementwise(
+                "neg.f32 $0, $1;", "=f,f", [wide], dtype=tl.float32, is_pure=True, pack=1
+            )
+        ready = (wide * s).to(tl.float16)
         another = i + 2 * STEP < rounds if HOW == "ends early" else i + STEP < rounds * STEP
         if HOW == "written":
             tl.store(w_ptr + n * ROW, (n % 3).to(tl.int8))
@@ -91,7 +96,7 @@ def carried_tiles(module: Module) -> set[tuple[int, ...]]:
     return {shape_of(value.type) for value in loop.inits if shape_of(value.type)} - {(M, N)}
 
 
-@pytest.mark.parametrize("how", ["", "by the counter", "steps of two"])
+@pytest.mark.parametrize("how", ["", "by the counter", "steps of two", "by assembly"])
 def test_they_go_through_the_ring_one_round_further_ahead(how: str):
     """Of two stages and the author's round copies are two rounds ahead; nothing is carried."""
     found = steps(tile_module(how))
