@@ -300,7 +300,7 @@ def _is_made_of_memory(value: Value, on: Setting) -> bool:
             return False
         if on.chip.rules.access_of(op) is not None:
             loads += 1
-        elif op.by_elements:
+        elif op.moves or op.pointwise or op.pairs:
             tiles = [v for v in op.operands if v.type.takes_layout and v not in seen]
             seen.update(tiles)
             work += tiles
