@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from workbench.ir import F32, Shared, Value
 from workbench.layouts import WarpgroupPlan
@@ -83,8 +82,8 @@ def lower_product(low: Lowering, op: WarpgroupDot) -> None:
     else:
         for number, registers in enumerate(parts.registers):
             # Not behind the part before: warps meet and start copies while both are multiplied.
-            wait = f'call void asm sideeffect "{_wait(in_flight)}", ""()'
-            low.write_part(op, parts.operand, registers, partial(low.emit.do, wait))
+            low.emit.do(f'call void asm sideeffect "{_wait(in_flight)}", ""()')
+            low.write_part(op, parts.operand, registers)
             each = op.shapes[0][1] // op.parts
             inside = range(number * each, (number + 1) * each)
             instructions = _instructions(low, op, unit, inside)

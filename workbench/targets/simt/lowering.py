@@ -508,15 +508,8 @@ class Lowering:
         """Say whether what an op takes in parts has been put off until it does."""
         return bool(self._chains.get(op.id))
 
-    def write_part(
-        self, op: Op, operand: Value, registers: Collection[int],
-        between: Callable[[], None] | None = None,
-    ) -> None:  # fmt: skip
-        """Write what was put off, as far as these registers of an operand of the op need it.
-
-        `between` is called behind what is read of shared memory to compute the operand: the
-        operand's own registers are written behind it.
-        """
+    def write_part(self, op: Op, operand: Value, registers: Collection[int]) -> None:
+        """Write what was put off, as far as these registers of an operand of the op need it."""
         chain = self._chains[op.id]
         needed = registers_read(chain, {operand: registers})
         for one in chain:
@@ -526,15 +519,9 @@ class Lowering:
                 held.pop(result, None)
             for register in range(self.layout(result).registers()):
                 self._cache.pop((result, register), None)
-        wanted = [one for one in chain if self._now[one.result]]
-        if between is not None:
-            early = [one for one in wanted if one.effects() and one.result is not operand]
-            for one in early:
+        for one in chain:
+            if self._now[one.result]:
                 self.op(one)
-            between()
-            wanted = [one for one in wanted if one not in early]
-        for one in wanted:
-            self.op(one)
 
     def op(self, op: Op) -> None:
         """Lower one op by its rule."""
