@@ -126,6 +126,16 @@ def _type(argument: Any) -> Any:
     return argument.dtype if isinstance(argument, torch.Tensor) else argument
 
 
+def shortened(text: str, most: int) -> str:
+    """Return a text in one line; of a long one the middle is left out.
+
+    Compilers quote the source first and say what is wrong with it last.
+    """
+    line = " ".join(text.split())
+    head = most // 3
+    return line if len(line) <= most else f"{line[:head]} … {line[head + 3 - most :]}"
+
+
 def kind(launch: Launch, compiler: str) -> tuple[Any, ...]:
     """Return what launches have in common that need one compilation."""
     facts = tuple(
@@ -179,7 +189,7 @@ def compile_share(share: Sequence[Job]) -> Told:
             if getattr(error, "code", None) in TOO_LARGE:
                 refused += 1
                 continue
-            said = " ".join(str(error).split())[:200]
+            said = shortened(str(error), 240)
             failed.append(f"{contest.title} {config} by {job.compiler}: {said}")
     return Told(len(share) - len(failed) - refused, tuple(failed), refused)
 

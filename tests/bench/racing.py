@@ -193,7 +193,11 @@ class Arena:
                 why.append(f"{config}: {_words(error)}")
                 continue
             if excess > 0:
-                self._log.add(missing=f"{say}: wrong by {excess:.3g} more than allowed")
+                wrong = f"wrong by {excess:.3g} more than allowed"
+                if who == "ours":
+                    self._log.add(missing=f"{say}: {wrong}")
+                else:  # another compiler's mistake: beside us is what it has right
+                    why.append(f"{config}: {wrong}")
                 continue
             found += 1
             yield config, call
@@ -271,7 +275,7 @@ def is_lost(error: BaseException) -> bool:
 
 
 def _words(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
+    return f"{type(error).__name__}: {ahead.shortened(str(error), 280)}"
 
 
 def child(suite: str, path: str, numbers: list[int]) -> None:

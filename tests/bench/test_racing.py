@@ -115,6 +115,31 @@ def test_what_is_wrong_or_raises_is_not_timed(tmp_path, on_cpu):
     assert bad.title in log.ended
 
 
+def test_what_others_get_wrong_is_said_and_left_out(tmp_path, on_cpu, monkeypatch, capsys):
+    """A row is missing only if it has no right result at all."""
+    plain = racing.call_of
+    monkeypatch.setattr(racing, "call_of", lambda what, one, who: plain(what, one, "ours"))
+    monkeypatch.setattr(racing.peers, "triton_installed", lambda: True)
+    log = Log(tmp_path / "log")
+    peers = replace(contest(peer=True), peer_configs=(Config((64,), 4, 1), Config((128,), 4, 1)),
+                    configs=(Config((128,), 4, 1),), prepare=partial(adding, spoil=64))  # fmt: skip
+    Arena(log).run(peers)
+    assert not log.missing
+    assert "triton: 64 w4 s1: wrong by inf" in capsys.readouterr().out
+    assert {row.baseline for row in log.rows} == {"triton", "torch", "again"}
+    worse = replace(peers, peer_configs=(Config((64,), 4, 1),), name="worse", family="worse")
+    Arena(log).run(worse)
+    assert [line for line in log.missing if "worse fp32 1000: triton: 64 w4 s1: wrong" in line]
+
+
+def test_what_a_compiler_says_last_is_kept():
+    said = ahead.shortened("at 18:12: " + "quoted " * 99 + "\n cannot cast int32", 60)
+    assert len(said) <= 60
+    assert said.startswith("at 18:12")
+    assert said.endswith("cannot cast int32")
+    assert ahead.shortened("short\n one", 60) == "short one"
+
+
 #: What a child does, without what it imports: one of its configurations does not come back.
 PROGRAM = """
 import json, sys, time

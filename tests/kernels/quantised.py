@@ -51,7 +51,7 @@ def product_with_8_bits(
         x = tl.load(x_ptr + m[:, None] * stride_xm + k[None, :],
                     mask=(m[:, None] < M) & (EVEN_K or k[None, :] < K), other=0.0)  # fmt: skip
         w = tl.load(w_ptr + k[:, None] * stride_wk + n[None, :] * stride_wn,
-                    mask=(EVEN_K or k[:, None] < K) & (n[None, :] < N), other=0)  # fmt: skip
+                    mask=(EVEN_K or k[:, None] < K) & (n[None, :] < N), other=0.0)  # fmt: skip
         scale = scales_of(scale_ptr, start, k, n, K, N, GROUP, BLOCK_K)
         if BEHIND:
             acc += tl.dot(x, w.to(x.dtype)) * scale.to(tl.float32)
@@ -212,7 +212,7 @@ def product_with_microscales(
                     mask=(m[:, None] < M) & (EVEN_K or k[None, :] < K), other=0.0)  # fmt: skip
         w = tl.load(w_ptr + n[:, None] * stride_wn + byte[None, :],
                     mask=(n[:, None] < N) & (EVEN_K or byte[None, :] < K // PACKED),
-                    other=0)  # fmt: skip
+                    other=0.0)  # fmt: skip
         scale = tl.load(scale_ptr + n[:, None] * stride_sn + run[None, :],
                         mask=(n[:, None] < N) & (EVEN_K or run[None, :] < tl.cdiv(K, 32)),
                         other=0)  # fmt: skip

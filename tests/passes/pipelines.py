@@ -31,6 +31,7 @@ from workbench.targets.simt.passes.early_loads import load_early
 from workbench.targets.simt.passes.flatten_loops import flatten_loops
 from workbench.targets.simt.passes.full_blocks import split_full_blocks
 from workbench.targets.simt.passes.longest_first import longest_first, told_order
+from workbench.targets.simt.passes.own_rounds import load_in_own_round
 from workbench.targets.simt.passes.shared_memory import allocate
 from workbench.targets.simt.passes.skip_masks import skip_masks
 from workbench.targets.simt.passes.skip_ones import skip_ones
@@ -53,6 +54,7 @@ PASSES: dict[str, Pass] = {
     "narrow-index": narrow_index,
     "check-accesses": check_accesses,
     "split-full-blocks": partial(split_full_blocks, chip=SM_80),
+    "load-in-own-round": partial(load_in_own_round, chip=SM_80),
     "load-once": load_once,
     "float-differences": float_differences,
     "accumulate-products": accumulate_products,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.ir import Module, Op, Value, shape_of
+from workbench.ir import Module, Value, shape_of
 
 
 def multiplied(module: Module) -> set[Value]:
@@ -11,7 +11,7 @@ def multiplied(module: Module) -> set[Value]:
     for op in reversed(list(module.walk())):  # users come first
         if (product := op.multiplies()) is not None:
             found |= {product.a, product.b}
-        elif _goes_by_elements(op) and not found.isdisjoint(op.results):
+        elif op.by_elements and not found.isdisjoint(op.results):
             found.update(op.operands)
     return found
 
@@ -24,11 +24,11 @@ def beside_products(module: Module) -> set[Value]:
     ops = list(module.walk())
     given, found = set[Value](), set[Value]()
     for op in ops:
-        if op.multiplies() or (_goes_by_elements(op) and not given.isdisjoint(op.operands)):
+        if op.multiplies() or (op.by_elements and not given.isdisjoint(op.operands)):
             given.update(op.results)
     for op in reversed(ops):
         meets = op.pointwise and not given.isdisjoint(op.operands)
-        if meets or (_goes_by_elements(op) and not found.isdisjoint(op.results)):
+        if meets or (op.by_elements and not found.isdisjoint(op.results)):
             found.update(v for v in op.operands if v not in given)
     return {value for value in found if is_line(shape_of(value.type))}
 
@@ -36,7 +36,3 @@ def beside_products(module: Module) -> set[Value]:
 def is_line(shape: tuple[int, ...]) -> bool:
     """Say whether a tile has one axis at most: a row or a column."""
     return sum(extent > 1 for extent in shape) < 2
-
-
-def _goes_by_elements(op: Op) -> bool:
-    return op.moves or op.pointwise or op.pairs

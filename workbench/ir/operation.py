@@ -433,6 +433,11 @@ class Op(_Declared):
         return all(effect.removable for effect in self.effects())
 
     @property
+    def by_elements(self) -> bool:
+        """Whether its results are made element by element of its operands, moved or not."""
+        return self.moves or self.pointwise or self.pairs
+
+    @property
     def spreads(self) -> bool:
         """Whether it `moves` elements to a larger tile, which has some of them several times."""
         return self.moves and prod(shape_of(self.result.type)) > prod(

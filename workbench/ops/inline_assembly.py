@@ -74,6 +74,10 @@ class InlineAssembly(Op, mnemonic="tile.inline_asm"):
         return ANYTHING if self.has_effects else NONE
 
     @property
+    def by_elements(self) -> bool:
+        return not self.has_effects
+
+    @property
     def names_block(self) -> bool:
         return any(name in self.text for name in ("ctaid", "gridid", "clusterid"))
 

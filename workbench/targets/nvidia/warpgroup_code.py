@@ -81,20 +81,25 @@ def lower_product(low: Lowering, op: WarpgroupDot) -> None:
         _statement(low, _instructions(low, op, unit), sums, unit, in_flight, new=zero_first)
     else:
         for number, registers in enumerate(parts.registers):
+            # Not behind the part before: warps meet and start copies while both are multiplied.
+            low.emit.do(f'call void asm sideeffect "{_wait(in_flight)}", ""()')
             low.write_part(op, parts.operand, registers)
             each = op.shapes[0][1] // op.parts
             inside = range(number * each, (number + 1) * each)
             instructions = _instructions(low, op, unit, inside)
             new = zero_first and not number
-            _statement(low, instructions, sums, unit, in_flight, new=new)
+            _statement(low, instructions, sums, unit, None, new=new)
     low.set_registers(op.result, [r and cast(low, r, unit.accumulator, element, op) for r in sums])
 
 
 def _statement(
     low: Lowering, instructions: Sequence[_Instruction], sums: list[str | None],
-    unit: WarpgroupUnit, in_flight: int, *, new: bool,
+    unit: WarpgroupUnit, in_flight: int | None, *, new: bool,
 ) -> None:  # fmt: skip
-    """Write one statement, which adds to the sums; `new`: they start at zero."""
+    """Write one statement, which adds to the sums; `new`: they start at zero.
+
+    in_flight: how many statements go on behind it; None if it waits for none.
+    """
     held, letter = ("float", "f") if unit.accumulator == F32 else ("i32", "r")
     used = sorted({r for i in instructions for r in i.registers})
     number = {register: place for place, register in enumerate(used)}
@@ -107,7 +112,7 @@ def _statement(
         adds = "1"
     text = "{ .reg .b64 A, B; wgmma.fence.sync.aligned; "
     text += _started(instructions, number, arguments, constraints, adds)
-    text += f"wgmma.wait_group.sync.aligned {in_flight}; }}"
+    text += "}" if in_flight is None else f"{_wait(in_flight)} }}"
     results = _in_and_out(low, text, constraints, arguments, held, len(used))
     for register, result in zip(used, results, strict=True):
         if sums[register] is not None:
@@ -151,6 +156,10 @@ def _started(
     return text + "wgmma.commit_group.sync.aligned; "
 
 
+def _wait(pending: int) -> str:
+    return f"wgmma.wait_group.sync.aligned {pending};"
+
+
 def _is_zero(sums: Value) -> bool:
     """Say whether all sums are +0, to which nothing has to be added."""
     op = sums.op
@@ -176,7 +185,7 @@ def _lower_pieces(low: Lowering, op: WarpgroupDot, unit: WarpgroupUnit) -> None:
         number = {register: place for place, register in enumerate(registers)}
         text = f"{{ .reg .b64 A, B; {_NEVER} wgmma.fence.sync.aligned; "
         text += _started(piece, number, arguments, constraints, "NEVER")
-        text += "wgmma.wait_group.sync.aligned 0; }"
+        text += f"{_wait(0)} }}"
         held[:count] = _in_and_out(low, text, constraints, arguments, "float", count)
         for register, value in zip(registers, held[:count], strict=True):
             if sums[register] is not None:
@@ -323,7 +332,7 @@ def waited(low: Lowering, value: Value, pending: int) -> list[str | None]:
     letter = {"float": "f", "i32": "r"}[type]
     live = low.live(value)
     have = low.registers(value)
-    text = f"wgmma.wait_group.sync.aligned {pending};"
+    text = _wait(pending)
     constraints = [f"={letter}"] * len(live) + [str(place) for place in range(len(live))]
     arguments = [f"{type} {have[r]}" for r in live]
     results = _in_and_out(low, text, constraints, arguments, type, len(live))

@@ -15,7 +15,8 @@ to the same bytes before the loop, as another buffer, is ordered by one fence in
 
 Products that read the ring themselves may go on while the next round starts (`gpu.wgmma`). Where
 the only product of a loop adds to a carried sum, it is waited for one round later. Its slot is
-free a round later too, so the ring has one more, or the copies start one round less ahead.
+free a round later too, so the ring has one more, or the copies start one round less ahead. Where
+there is room for neither, the product is started in front of the copies and waited for behind them.
 
 A product that adds to sums and reads what is made of another one may be started a round later
 (overlap_products.py); its slot is free as much later.
@@ -257,7 +258,7 @@ def _planned(
     multiprocessor; if not, copies start a round later, if that leaves one (two, for the only
     product of a loop, unless the slot has no room at all and an operand is computed meanwhile).
     """
-    plain = Plan(depth, depth - 1)
+    plain = Plan(depth, depth - 1, beside=_beside(early, found))
     product = _goes_on(early, found)
     each = sum(staged.ahead.buffer.bytes for staged in found)
     if product is not None:
@@ -408,6 +409,24 @@ def _goes_on(early: Early, found: list[Staged]) -> Op | None:
     if others and not (in_parts and known.on.options.get(COMPUTED_FIRST, True)):
         return None
     return product if yields[arguments.index(later.sums)] is product.result else None
+
+
+def _beside(early: Early, found: list[Staged]) -> Op | None:
+    """Return the product of a loop beside which copies of vectors start, if it is waited for.
+
+    It reads the ring alone. Threads take as long to start copies as it takes, or longer: 64 bytes
+    go to a multiprocessor in a cycle. Boxes are started by one thread, in front of it.
+    """
+    loop, rules = early.loop, early.known.rules
+    waiting = [(op, later) for op in _inside(loop) if (later := rules.later_of(op))]
+    alone = len(waiting) == 1 and waiting[0][0] in loop.body.ops
+    if not alone or not early.known.on.options.get("overlap", True):
+        return None
+    ((product, later),) = waiting
+    read = {place.operand for staged in found for place in staged.in_place if place.op is product}
+    by_threads = any(staged.is_vectors for staged in found)
+    stored = any(staged.through_registers for staged in found)
+    return product if by_threads and not stored and later.operands <= read else None
 
 
 def _is_computed(product: Op, early: Early, found: list[Staged]) -> bool:

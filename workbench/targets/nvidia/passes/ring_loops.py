@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -52,6 +52,7 @@ class Plan:
     late: one that is started a round later, if there is one.
     together: of so many rounds copies start at one time, and are waited for. Slots and distance
         are multiples of it.
+    beside: one that is started in front of its round's copies and waited for behind them.
     """
 
     slots: int
@@ -59,6 +60,7 @@ class Plan:
     product: Op | None = None
     late: Op | None = None
     together: int = 1
+    beside: Op | None = None
 
 
 @dataclass(slots=True)
@@ -140,23 +142,26 @@ class RingLoop:
         parity = None if barriers is None else carried.add(zero, "parity")
         runs = None if any_more is None else carried.add(any_more, "runs")
         with builder.block() as body:
-            if self.vectors:
-                builder.insert(WaitCopies(self.plan.distance - 1))
-            if any(staged.in_place and staged.box is None for staged in self.found):
-                builder.insert(FenceProducts())
-            builder.insert(BlockBarrier())
+            self._meet_for_copies()
             _store(held, held_slot, builder)
             # Copies come first: a warp that starts a product waits there until the one before is
             # nearly done (measured: 0.93 of cuBLAS this way, 0.86 with the product first).
-            stage = -self.plan.distance
-            moved = ahead.start(next_index, dict(shadows), write_slot, stage=stage, runs=runs)
+            moved: dict[Value, Value] = {}
+
+            def start() -> None:
+                stage = -self.plan.distance
+                found = ahead.start(next_index, dict(shadows), write_slot, stage=stage, runs=runs)
+                moved.update(found)
+
+            if self.plan.beside is None:
+                start()
             if held:  # ptxas moves loads behind the product
                 builder.insert(WarpBarrier())
             if barriers is not None:
                 assert parity is not None
                 builder.insert(Await(barriers, read_slot, parity))
             reading = _Reading(self.early, self.found, buffers, read_slot, builder)
-            replaced = reading.write(self.plan)
+            replaced = reading.write(self.plan, start)
             yields = [replaced.get(v, v) for v in loop.body.yields]
             following, more = self._following(next_index, runs)
             slots = self.plan.slots
@@ -174,6 +179,14 @@ class RingLoop:
             builder.insert(loop.body.terminator.changed(values=(*yields, *ends)))
         block = Block((*arguments, *carried.inside), tuple(body))
         return builder.insert(loop.changed(inits=(*loop.inits, *carried.inits), body=block))
+
+    def _meet_for_copies(self) -> None:
+        """Have all threads see what copies have brought for a round."""
+        if self.vectors:
+            self.builder.insert(WaitCopies(self.plan.distance - 1))
+        if any(staged.in_place and staged.box is None for staged in self.found):
+            self.builder.insert(FenceProducts())
+        self.builder.insert(BlockBarrier())
 
     def _loop_together(self, ahead: Ahead, buffers: list[Value]) -> Op:
         """Insert the loop where the copies of several rounds start together.
@@ -200,7 +213,8 @@ class RingLoop:
                 builder.insert(Yield(tuple(stay)))
             branch = If(is_first, Block((), tuple(then)), Block((), tuple(otherwise)))
             moved = list(builder.insert(branch).results)
-            replaced = _Reading(self.early, self.found, buffers, slot, builder).write(plan)
+            reading = _Reading(self.early, self.found, buffers, slot, builder)
+            replaced = reading.write(plan, lambda: None)
             yields = [replaced.get(v, v) for v in loop.body.yields]
             following, _ = next_slot(slot, plan.slots, builder)
             ends = [moved[0], following, *moved[1:]]
@@ -281,7 +295,8 @@ class RingLoop:
             f"{len(self.found)} loads copied {distance} rounds ahead "
             f"through {total:,} bytes of shared memory"
             + (f", those of {self.plan.together} rounds together" * (self.plan.together > 1))
-            + (", the product goes on into the next round" if self.plan.product else ""),
+            + (", the product goes on into the next round" if self.plan.product else "")
+            + (", beside the product" if self.plan.beside else ""),
             "applied",
         )
 
@@ -346,10 +361,11 @@ class _Reading:
             for place in staged.in_place:
                 self.places.setdefault(id(place.op), []).append((place, buffer))
 
-    def write(self, plan: Plan) -> dict[Value, Value]:
+    def write(self, plan: Plan, start: Callable[[], None]) -> dict[Value, Value]:
         """Insert all ops but the last; returns replaced values.
 
-        A product that goes on is not waited for, a late one is marked for overlap-products.
+        A product that goes on is not waited for, a late one is marked for overlap-products; one
+        that has copies beside it is waited for once `start` has started these.
         """
         for op in self.loop.body.ops[:-1]:
             if id(op) in self.loads:
@@ -358,6 +374,9 @@ class _Reading:
                 continue
             elif id(op) in self.places:
                 self._in_place(op, plan)
+                if op is plan.beside:
+                    start()
+                    self._wait(op)
             elif id(op) in self.users:
                 self._user(op)
             elif id(op) in self.ends:
@@ -373,11 +392,18 @@ class _Reading:
             fields |= later.started(2 if plan.slots > plan.distance + 2 else 1)
         for place, buffer in self.places[id(op)]:
             fields |= place.how.fields(buffer, self.slot)
-        if op is plan.product and later is not None:
+        if op in (plan.product, plan.beside) and later is not None:
             fields |= later.going(1)
             if later.operands - {place.operand for place, _ in self.places[id(op)]}:
                 fields |= later.in_parts(2)
         self._insert(op, reading_from(op, self.values, fields))
+
+    def _wait(self, product: Op) -> None:
+        """Wait for a product that goes on."""
+        later = self.rules.later_of(product)
+        assert later is not None
+        going = self.values.get(product.result, product.result)
+        self.values[product.result] = self.builder.add(later.waited(going, 0), product.result.hint)
 
     def _insert(self, old: Op, new: Op) -> None:
         self.builder.insert(new)

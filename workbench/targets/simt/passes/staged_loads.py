@@ -119,8 +119,7 @@ class Known:
 
     def hands_on(self, op: Op) -> bool:
         """Say whether dots multiply what an op makes element by element."""
-        element_by_element = op.moves or op.pointwise or op.pairs
-        return element_by_element and not self.operands.isdisjoint(op.results)
+        return op.by_elements and not self.operands.isdisjoint(op.results)
 
     def stays(self, *, programs: bool) -> frozenset[Op]:
         """Return what all warps may run (`stays_before`)."""
