@@ -93,6 +93,23 @@ def test_a_copy_on_the_other_side_is_a_copy():
 
 
 @pytest.mark.usefixtures("pretended")
+def test_what_is_set_on_a_tensor_does_not_move_it():
+    there, here = torch.ones(4, device="cuda"), torch.ones(4)
+    for x, cuda in ((there, True), (here, False)):
+        x.requires_grad = True
+        assert x.is_cuda is cuda
+        (x * x).sum().backward()
+        x.grad = None
+        assert x.is_cuda is cuda
+        x.grad = torch.ones(4, device=x.device)
+        assert x.is_cuda is x.grad.is_cuda is cuda
+    there.data = here.data
+    assert not there.is_cuda
+    there.data = torch.ones(4, device="cuda")
+    assert there.is_cuda
+
+
+@pytest.mark.usefixtures("pretended")
 def test_kernels_run_and_gradients_flow():
     x = torch.randn(100, device="cuda", requires_grad=True)
     y = Scale.apply(x, 3.0)

@@ -232,9 +232,10 @@ def _called(func: Any, args: Any, given: dict[str, Any]) -> Any:
     name = getattr(func, "__name__", "")
     if name == "pin_memory":
         return args[0]
-    if name == "__set__" and len(args) > 1:  # x.data = y
+    if name == "__set__":
         func(*args, **given)
-        _mark(args[0], all(_on_host(t) for t in _tensors(args[1:])))
+        if func == _torch().Tensor.data.__set__:  # a tensor lies where what it now holds lay
+            _mark(args[0], _on_host(args[1]))
         return None
     wanted = given.get("device")
     if wanted is None:
