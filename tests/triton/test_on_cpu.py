@@ -121,6 +121,20 @@ def test_kernels_run_and_gradients_flow():
 
 
 @pytest.mark.usefixtures("pretended")
+def test_programs_that_torchs_compiler_wrote():
+    from torch._C import _cuda_getCurrentRawStream as get_raw_stream
+
+    empty_strided_cuda = torch._C._dynamo.guards._empty_strided_cuda
+    with torch.cuda._DeviceGuard(0):
+        torch.cuda.set_device(0)
+        x, out = torch.ones(6, device="cuda"), empty_strided_cuda((3, 2), (2, 1), torch.float32)
+        scale_kernel[(1,)](x, out, 6, 2.0, B=8, stream=get_raw_stream(0))
+    assert out.is_cuda
+    assert out.stride() == (2, 1)
+    assert torch.equal(out, torch.full((3, 2), 2.0, device="cuda"))
+
+
+@pytest.mark.usefixtures("pretended")
 def test_models_move():
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4)).cuda()
     assert all(p.is_cuda for p in model.parameters())
