@@ -431,7 +431,7 @@ def _replacements(torch: Any) -> list[tuple[Any, str, Any]]:
         (devices, "available", lambda: False),
     ]
     # What torch's compiler writes, pasted as a program, makes its arrays by a function of C.
-    guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+    guards: Any = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
     if hasattr(guards, "_empty_strided_cpu") and hasattr(guards, "_empty_strided_cuda"):
         found.append((guards, "_empty_strided_cuda", guards._empty_strided_cpu))
     return found
