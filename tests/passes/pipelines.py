@@ -26,6 +26,7 @@ from workbench.targets.nvidia.pipeline import _gpu_passes
 from workbench.targets.simt.passes.apart import split_by_overlap
 from workbench.targets.simt.passes.assign_layouts import assign_layouts
 from workbench.targets.simt.passes.barriers import insert_barriers
+from workbench.targets.simt.passes.begin_early import begin_early
 from workbench.targets.simt.passes.conversions import halve_conversions
 from workbench.targets.simt.passes.early_loads import load_early
 from workbench.targets.simt.passes.flatten_loops import flatten_loops
@@ -77,6 +78,7 @@ PASSES: dict[str, Pass] = {
     "stage-products": partial(stage_products, chip=chip("sm_90a")),
     "turn-tiles": partial(turn_tiles, chip=SM_80),
     "halve-conversions": partial(halve_conversions, chip=SM_80),
+    "begin-early": begin_early,
     "insert-barriers": with_barriers,
 }
 

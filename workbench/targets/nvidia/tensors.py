@@ -438,24 +438,32 @@ def _replaced(where: Sequence[int], place: int, by: int) -> list[int]:
 def lower_barriers(low: Lowering, op: Barriers) -> None:
     """PTX ISA 9.0, mbarrier.init; the fence lets copies see it."""
     low.set_scalar(op.result, low.shared(low.offset(op)))
-    _begin(low, op.result, f"mbarrier.init.shared::cta.b64 [$0], {op.arrivals};")
+    _begin(low, op.result, f"mbarrier.init.shared::cta.b64 {{}}, {op.arrivals};")
 
 
 @NVIDIA.lower(RenewBarriers)
 def lower_renewal(low: Lowering, op: RenewBarriers) -> None:
     """PTX ISA 9.0, mbarrier.init: undefined where a valid barrier is, so that is given up first."""
-    begins = f"mbarrier.init.shared::cta.b64 [$0], {op.arrivals};"
-    _begin(low, op.barriers, f"mbarrier.inval.shared::cta.b64 [$0]; {begins}")
+    begins = f"mbarrier.init.shared::cta.b64 {{}}, {op.arrivals};"
+    _begin(low, op.barriers, f"mbarrier.inval.shared::cta.b64 {{}}; {begins}")
 
 
 def _begin(low: Lowering, barriers: Value, text: str) -> None:
-    """Have one thread do the same with each barrier of a ring."""
+    """Have one thread do the same with each barrier of a ring.
+
+    Behind a branch: where each instruction has a predicate ptxas fences and branches for each.
+    """
     assert isinstance(barriers.type, Shared)
-    for turn in range(barriers.type.slots):
-        address = at(low, low.scalar(barriers), str(8 * turn))
-        place = low.emit.pure(f"ptrtoint {low.shared_pointer} {address} to i32")
-        _one_does(low, text, [f"i32 {place}"], None)
-    low.emit.do('call void asm sideeffect "fence.mbarrier_init.release.cluster;", "~{memory}"()')
+    emit = low.emit
+    place = emit.pure(f"ptrtoint {low.shared_pointer} {low.scalar(barriers)} to i32")
+    each = (text.replace("{}", f"[$0+{8 * n}]") for n in range(barriers.type.slots))
+    one, begun = emit.fresh("one"), emit.fresh("begun")
+    emit.branch(low.first_thread, one, begun)
+    emit.label(one)
+    emit.do(f'call void asm sideeffect "{" ".join(each)}", "r,~{{memory}}"(i32 {place})')
+    emit.jump(begun)
+    emit.label(begun)
+    emit.do('call void asm sideeffect "fence.mbarrier_init.release.cluster;", "~{memory}"()')
 
 
 @NVIDIA.lower(Expect)
