@@ -1,9 +1,9 @@
 """What takes time elsewhere is begun as a kernel's first act.
 
-A block that has just started has nothing but waiting to do: for its number, its arguments, quotients
-of them that say where its tile lies. What the hardware needs to be told before the first copy (where
-a tensor lies, which barriers count its bytes) waits for none of that, and takes as long: told first,
-it is there when the first copy starts.
+A block that has just started has nothing but waiting to do: for its number, its arguments, for
+quotients that say where its tile lies. What the hardware needs to be told before the first copy
+(where a tensor lies, which barriers count its bytes) waits for none of that and takes as long: told
+first, it is there when the first copy starts.
 """
 
 from __future__ import annotations
