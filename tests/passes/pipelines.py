@@ -22,7 +22,7 @@ from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.raise_tma import raise_tma
 from workbench.targets.nvidia.passes.roles import role_partition
 from workbench.targets.nvidia.passes.stage_products import stage_products
-from workbench.targets.nvidia.pipeline import _gpu_passes
+from workbench.targets.nvidia.pipeline import _beside_rings, _gpu_passes
 from workbench.targets.simt.passes.apart import split_by_overlap
 from workbench.targets.simt.passes.assign_layouts import assign_layouts
 from workbench.targets.simt.passes.barriers import insert_barriers
@@ -103,6 +103,6 @@ def gpu_steps(
     module = _gpu_passes(module, unit, recorder)
     for record in recorder.passes:
         yield record.name, record.after
-    module = with_barriers(module, recorder.remarks, unit)
+    module = with_barriers(module, recorder.remarks, _beside_rings(module, unit))
     verify_layouts(module, unit)
     yield "insert-barriers", module

@@ -62,15 +62,15 @@ class PlannedStore:
     exact: tuple[Form, ...]
     boxes: BoxStores
 
-    @property
-    def is_direct(self) -> bool:
-        """Whether threads would store what they have, not through shared memory."""
-        return self.tile in self.store.operands
+    def room(self, module: Module) -> int:
+        """Return the bytes of shared memory without which threads had better store it themselves.
 
-    @property
-    def bytes(self) -> int:
-        """Of the tile: what copies read, where no box waits for another."""
-        return prod(shape_of(self.tile.type)) * element_of(self.tile.type).itemsize
+        Of the tile, so that no box waits for another, where they would turn it there as well. Where
+        they store what they have, of a box of each warp.
+        """
+        if self.tile not in self.store.operands:
+            return prod(shape_of(self.tile.type)) * element_of(self.tile.type).itemsize
+        return module.attributes["num_warps"] * self.boxes.bytes
 
 
 @dataclass(frozen=True, slots=True)
