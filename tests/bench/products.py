@@ -126,6 +126,16 @@ OUR_WAVES = instead(
         (256, 144, 64, 8, 3),
     ),
 )
+#: Small ones whose results go by boxes, and whose warps part: one product of 64 rows a round leaves
+#: little time for the copies of the next.
+OUR_SMALL = instead(
+    SMALL_CONFIGS,
+    (
+        *with_options("tma_stores", (64, 128, 64, 4, 8)),
+        *with_options("warp_specialize no persistent", (64, 128, 64, 4, 8)),
+    ),
+    configs((32, 32, 64, 2, 5), (32, 64, 64, 4, 5)),
+)
 #: Small ones in clusters: only blocks that stay are.
 OUR_SMALL_ODD = instead(
     SMALL_CONFIGS,
@@ -269,10 +279,15 @@ def _family(size: int) -> tuple[str, int, tuple[Config, ...]]:
     if size in WAVE_SIZES:
         return str(size), size, OUR_WAVES
     if size <= 512:
-        return "to 512", 512, SMALL_CONFIGS
+        return "to 512", 512, OUR_SMALL
     if size < 2048:
-        return "to 2047", 1024, SMALL_CONFIGS
+        return "to 2047", 1024, OUR_SMALL
     return "from 2048", 4096, OURS
+
+
+def _peers(size: int) -> tuple[Config, ...]:
+    """Return what Triton tries, which takes no options of ours."""
+    return CONFIGS if size >= 2048 or size in WAVE_SIZES else SMALL_CONFIGS
 
 
 def _squares(
@@ -286,7 +301,7 @@ def _squares(
             suite, layout, dtype, size,
             partial(product, size=size, dtype=dtype, layout=layout), table,
             f"{suite} {layout} {'fp32' if dtype == F32 else 'fp16'} {name}", tunes=tunes,
-            peers=CONFIGS if size >= 2048 or size in WAVE_SIZES else (), **more,
+            peers=_peers(size), **more,
         )  # fmt: skip
 
 
@@ -327,7 +342,7 @@ def contests() -> Iterator[Contest]:
             # Sums cannot go to fp32 in the midst of a block.
             table, peers = (
                 tuple(c for c in one if 2 * c.blocks[2] >= (imprecise or 0))
-                for one in (table, CONFIGS if size >= 2048 else ())
+                for one in (table, _peers(size))
             )
             yield _contest("fp8", name, E4M3, size, prepare, table, f"fp8 {name} {label}",
                            tunes=size == tuned_at, out=2, peers=peers)  # fmt: skip
@@ -338,5 +353,4 @@ def contests() -> Iterator[Contest]:
         label, tuned_at, table = _family(size)
         prepare = partial(product, size=size, dtype=F16, layout="nn", activation="leaky_relu")
         yield _contest("leaky_relu", "nn", F16, size, prepare, table, f"leaky {label}",
-                       tunes=size == tuned_at,
-                       peers=CONFIGS if size >= 2048 else ())  # fmt: skip
+                       tunes=size == tuned_at, peers=_peers(size))  # fmt: skip

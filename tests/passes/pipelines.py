@@ -22,10 +22,11 @@ from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.raise_tma import raise_tma
 from workbench.targets.nvidia.passes.roles import role_partition
 from workbench.targets.nvidia.passes.stage_products import stage_products
-from workbench.targets.nvidia.pipeline import _gpu_passes
+from workbench.targets.nvidia.pipeline import _beside_rings, _gpu_passes
 from workbench.targets.simt.passes.apart import split_by_overlap
 from workbench.targets.simt.passes.assign_layouts import assign_layouts
 from workbench.targets.simt.passes.barriers import insert_barriers
+from workbench.targets.simt.passes.begin_early import begin_early
 from workbench.targets.simt.passes.conversions import halve_conversions
 from workbench.targets.simt.passes.early_loads import load_early
 from workbench.targets.simt.passes.flatten_loops import flatten_loops
@@ -77,6 +78,7 @@ PASSES: dict[str, Pass] = {
     "stage-products": partial(stage_products, chip=chip("sm_90a")),
     "turn-tiles": partial(turn_tiles, chip=SM_80),
     "halve-conversions": partial(halve_conversions, chip=SM_80),
+    "begin-early": begin_early,
     "insert-barriers": with_barriers,
 }
 
@@ -101,6 +103,6 @@ def gpu_steps(
     module = _gpu_passes(module, unit, recorder)
     for record in recorder.passes:
         yield record.name, record.after
-    module = with_barriers(module, recorder.remarks, unit)
+    module = with_barriers(module, recorder.remarks, _beside_rings(module, unit))
     verify_layouts(module, unit)
     yield "insert-barriers", module

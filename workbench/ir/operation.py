@@ -178,6 +178,8 @@ class Op(_Declared):
     of_program: ClassVar[bool] = False
     #: Whether each round of its regions is another program of the launch.
     per_program: ClassVar[bool] = False
+    #: Whether it begins what takes time elsewhere and waits for nothing: the sooner, the better.
+    begins: ClassVar[bool] = False
     #: Whether floats among its results are values that it was given or read, never rounded ones.
     exact: ClassVar[bool] = False
     #: Whether an element of its result is computed from that element of each operand.
@@ -223,6 +225,7 @@ class Op(_Declared):
         side_by_side: bool = False,
         of_program: bool = False,
         per_program: bool = False,
+        begins: bool = False,
         **rest: Any,
     ) -> None:
         super().__init_subclass__(**rest)
@@ -237,6 +240,7 @@ class Op(_Declared):
         cls.side_by_side = side_by_side
         cls.of_program = of_program
         cls.per_program = per_program
+        cls.begins = begins
         if effects is not None:
             cls._effects = effects
         specs: list[FieldSpec] = []

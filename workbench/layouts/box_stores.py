@@ -7,7 +7,8 @@ if, of the bits of the coordinates, some are those of a box, and
 
 - lanes differ in these alone, registers in these or in the others, never in both, warps in others;
 - lanes and those registers together have all of a box;
-- the elements of a box in a warp are a fragment that stmatrix stores (matrix_access.py);
+- the elements of a box in a warp are a fragment that stmatrix stores (matrix_access.py), or have
+  four bytes each: those go in vectors of what a thread has side by side;
 - a box is of the tile as a whole or not at all, whichever warp has it, and no two warps have it.
 
 The rows of a box are as many as there can be: each copy is a thread's instruction.
@@ -22,11 +23,13 @@ from math import prod
 from workbench.layouts import f2
 from workbench.layouts.families import swizzled
 from workbench.layouts.linear import LinearLayout
-from workbench.layouts.matrix_access import MatrixPlan, stmatrix_fits
+from workbench.layouts.matrix_access import MatrixInstruction, MatrixPlan, stmatrix_fits
 from workbench.layouts.tensor_access import MOST_BOX
 
 #: The bytes of a row of a box, and the rows of which the XOR of chunks is a pattern.
 ROW_BYTES, _PATTERN = (128, 64, 32), 8
+#: The bytes of the widest vector.
+_WIDEST = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +44,27 @@ class BoxPiece:
 
 
 @dataclass(frozen=True, slots=True)
+class VectorPlan:
+    """How a warp stores a fragment in vectors: byte address = base ^ lane ^ offset.
+
+    Of each instruction the registers are those of one vector.
+    """
+
+    lane: tuple[int, ...]
+    instructions: tuple[MatrixInstruction, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class BoxStores:
     """The boxes of each warp: the one at `start` begins at start + warps[i] of the set bits there.
 
-    swizzle: bytes of a row. box: extents, in the order of the tile's axes. matrices: how a box goes
-    to shared memory.
+    swizzle: bytes of a row. box: extents, in the order of the tile's axes. how: the way of a box to
+    shared memory.
     """
 
     swizzle: int
     box: tuple[int, ...]
-    matrices: MatrixPlan
+    how: MatrixPlan | VectorPlan
     pieces: tuple[BoxPiece, ...]
     warps: tuple[tuple[int, ...], ...]
     bytes: int
@@ -62,7 +76,7 @@ def box_stores_fit(layout: LinearLayout, itemsize: int, inner: int) -> BoxStores
 
     `inner` is the axis whose elements lie side by side in global memory.
     """
-    if layout.rank != 2 or itemsize != 2 or layout.dims[3]:
+    if layout.rank != 2 or itemsize not in (2, 4) or layout.dims[3]:
         return None
     extent, rows = layout.shape[inner], layout.shape[1 - inner]
     for width in ROW_BYTES:
@@ -71,14 +85,16 @@ def box_stores_fit(layout: LinearLayout, itemsize: int, inner: int) -> BoxStores
         while tall >= _PATTERN and extent % across == 0:
             if rows % tall == 0:
                 box = (tall, across) if inner else (across, tall)
-                found = _boxes(layout, box, inner, width)
+                found = _boxes(layout, box, inner, width, itemsize)
                 if found is not None:
                     return found
             tall //= 2
     return None
 
 
-def _boxes(layout: LinearLayout, box: tuple[int, ...], inner: int, width: int) -> BoxStores | None:
+def _boxes(
+    layout: LinearLayout, box: tuple[int, ...], inner: int, width: int, itemsize: int
+) -> BoxStores | None:
     """Return the boxes of some extents, both powers of two, if warps have such."""
     inside = sum(n - 1 << sum(layout.bits[axis + 1 :]) for axis, n in enumerate(box))
     register, lane, warp = layout.dims[:3]
@@ -100,11 +116,12 @@ def _boxes(layout: LinearLayout, box: tuple[int, ...], inner: int, width: int) -
     fragment = LinearLayout(
         {"register": [within(register[bit]) for bit in own], "lane": [within(c) for c in lane]}, box
     )
-    itemsize = 2
     shared = swizzled(box, itemsize, (inner, 1 - inner), exchange=False, width=width)
     plans = (stmatrix_fits(shared, fragment, itemsize, turned) for turned in (False, True))
-    matrices = next((plan for plan in plans if plan is not None), None)
-    if matrices is None:
+    if itemsize > 2:
+        plans = (_in_vectors(shared, fragment, itemsize),)
+    how = next((plan for plan in plans if plan is not None), None)
+    if how is None:
         return None
     names = f2.table(1 << bit for bit in own)
     pieces: list[BoxPiece] = []
@@ -116,7 +133,23 @@ def _boxes(layout: LinearLayout, box: tuple[int, ...], inner: int, width: int) -
         if True in exists:
             pieces.append(BoxPiece(start, tuple(first ^ name for name in names)))
     moved = tuple(layout.unflatten(column) for column in warp)
-    return BoxStores(width, box, matrices, tuple(pieces), moved, prod(box) * itemsize)
+    return BoxStores(width, box, how, tuple(pieces), moved, prod(box) * itemsize)
+
+
+def _in_vectors(shared: LinearLayout, fragment: LinearLayout, itemsize: int) -> VectorPlan | None:
+    """Return how vectors store a fragment; None where a thread has no two elements side by side."""
+    register, lane = (
+        tuple(by * itemsize for by in dim) for dim in shared.offsets(fragment).dims[:2]
+    )
+    side = 0
+    while itemsize << side < _WIDEST and register[side : side + 1] == (itemsize << side,):
+        side += 1
+    if not side or any(by & (itemsize << side) - 1 for by in (*register[side:], *lane)):
+        return None
+    offsets = f2.table(register)
+    firsts = range(0, len(offsets), 1 << side)
+    steps = (MatrixInstruction(offsets[n], tuple(range(n, n + (1 << side)))) for n in firsts)
+    return VectorPlan(lane, tuple(steps))
 
 
 def _is_inside(layout: LinearLayout, start: tuple[int, ...], by: int) -> bool:

@@ -51,7 +51,7 @@ class Block:
         names = {f"%a{n}": p.name for n, p in enumerate(module.parameters)}
         self.values = {name: zero + arguments.get(held, 0) for name, held in names.items()}
         size = 1 << 18
-        self.memory = np.full(size, -1, np.int64)  # by byte: half an element
+        self.memory = np.full(size, -1, np.int64)  # by byte: the element that begins there
         #: Whose write it was, -1: copies see it; and what that thread has done to have it seen.
         self.writer = np.full(size, -1, np.int64)
         self.fenced = np.zeros(size, bool)
@@ -74,6 +74,8 @@ class Block:
                 self.values[name] = self.computed(rest)
             elif "bar.warp.sync" in line:
                 self.meet()
+            elif line.startswith("store <2 x i32>"):
+                self.vectors(*map(self.of, re.findall(r"%\S+|@\S+", line.replace(",", " "))))
             elif asm := _ASM.search(line):
                 operands = [one.split() for one in asm[2].split(", ")] if asm[2] else []
                 self.do(asm[1], [self.of(words[-1]) for words in operands])
@@ -110,7 +112,8 @@ class Block:
             return self.of(words[-2]) == self.of(words[-1])
         if words[0] == "insertelement":
             before = self.of(re.search(r"> (\S+),", text)[1])  # type: ignore[index]
-            return before | (self.of(words[-3]) & 0xFFFF) << 16 * int(words[-1])
+            bits = int(words[3].rstrip(">")[1:])
+            return before | (self.of(words[-3]) & (1 << bits) - 1) << bits * int(words[-1])
         if words[0] == "bitcast":
             return self.of(words[-3])
         if "cvt.u16.u32" in text:
@@ -163,6 +166,17 @@ class Block:
                 self.memory[bytes_] = held >> 16 * part & 0xFFFF
                 self.writer[bytes_], self.fenced[bytes_] = self.threads, False
 
+    def vectors(self, held: Any, places: Any) -> None:
+        """Store two words of each thread side by side."""
+        for thread, place in enumerate(places):
+            going = [one for group in self.groups[thread // 32] for one in group]
+            if any(place < one.stop and one.start < place + 8 for one in going):
+                raise BrokenError("written while a copy reads it")
+        for part in range(2):
+            self.memory[places + 4 * part] = held >> 32 * part & 0xFFFFFFFF
+            self.writer[places + 4 * part] = self.threads
+            self.fenced[places + 4 * part] = False
+
     def meet(self) -> None:
         """What was fenced before is seen by all lanes of the warp, and by their copies."""
         self.writer[self.fenced] = -1
@@ -171,10 +185,11 @@ class Block:
         """Copy a box, the 16-byte chunks of its rows exchanged by their addresses."""
         assert self.map is not None
         box, width = self.map.copied, self.map.swizzle
-        (mask, shift), size = SWIZZLES[width], int(np.prod(box)) * 2
+        item = self.map.type.element.itemsize
+        (mask, shift), size = SWIZZLES[width], int(np.prod(box)) * item
         assert place % (8 * width) == 0
         row, column = np.indices(box)
-        bytes_ = place + row * width + 2 * column
+        bytes_ = place + row * width + item * column
         bytes_ ^= (bytes_ // width >> shift & mask) << 4
         if (self.writer[bytes_] >= 0).any() or (self.memory[bytes_] < 0).any():
             raise BrokenError("a copy reads what it has not been shown")

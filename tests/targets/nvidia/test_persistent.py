@@ -439,8 +439,8 @@ def test_the_producer_computes_what_follows_from_a_programs_number():
 
 def test_the_schedule_of_a_round_is_the_same():
     before = staged(64, 64, 16, 4)
-    once, _ = compiled(before, persistent=False)
-    both = [pipelines(found, SM_90A.rules) for found in (once.gpu, compiled(before)[0].gpu)]
+    ways = [compiled(before, tma_stores=False, **how)[0] for how in ({"persistent": False}, {})]
+    both = [pipelines(found.gpu, SM_90A.rules) for found in ways]
 
     def steps(found: Any) -> list[Any]:
         (one,) = found

@@ -162,5 +162,49 @@ def test_a_barrier_that_only_consumers_reach_is_no_whole_block_s():
     )
     ptx = ptx_of(module, {})
     assert ".reqntid 64" in ptx
-    assert len(re.findall(r"bar\S*\.sync\s+0;", ptx)) == 1
+    assert len(re.findall(r"bar\S*\.sync\s+0;", ptx)) == 2  # in each role, which are one warp
     assert ptx.count("bar.warp.sync") == 2
+
+
+PRODUCES = """
+kernel @k(%n: i32) {{num_warps = 4, num_stages = 1}} {{
+  %b = gpu.barriers {{count = 1}} : shared<1xi64, slots=1>
+  gpu.barrier
+  gpu.roles {{
+{producer}
+    tile.yield []
+  }} {{
+    %one = tile.constant {{value = 1, type = i32}} : i32
+    %zero = tile.constant {{value = 0, type = i32}} : i32
+    gpu.await %b, %zero, %one
+    tile.yield []
+  }}
+  tile.return
+}}
+"""
+QUOTIENT = """
+    %zero = tile.constant {value = 0, type = i32} : i32
+    %pid = tile.program_id {axis = 0, type = i32} : i32
+    %0 = tile.div [%n, %pid] : i32
+    %1 = tile.lt [%0, %n] : i1
+    gpu.expect %b, %zero when %1 {bytes = 16}
+"""
+
+
+def in_order(producer: str) -> list[str]:
+    """Return what is written: meetings of the block, quotients, what barriers are to expect."""
+    module = parse_module(PRODUCES.format(producer=producer))
+    text = "\n".join(lower(module, SM_90A, ordered(module)[1]).emit.lines)
+    words = {"sync.aligned.all(": "meet", "sdiv": "divide", "expect_tx": "expect"}
+    return [words[found] for found in re.findall(r"sync\.aligned\.all\(|sdiv|expect_tx", text)]
+
+
+def test_a_producer_meets_the_block_when_its_numbers_are_there():
+    """In front of the first thing that anybody notices; consumers meet at once."""
+    assert in_order(QUOTIENT) == ["divide", "meet", "expect", "meet"]
+
+
+def test_in_blocks_that_stay_producers_meet_once():
+    """Without a program, or in the first."""
+    stays = "gpu.each_program [] {most_rounds = 32} {" + QUOTIENT + "tile.yield []\n }\n"
+    assert in_order(stays) == ["meet", "divide", "meet", "expect", "meet"]

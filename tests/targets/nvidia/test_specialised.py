@@ -392,7 +392,7 @@ def test_a_producer_of_one_warp_beside_two_groups():
     sass = built.texts["sass"]().text
     assert "UTMALDG" in sass
     assert "HGMMA" in sass
-    assert sass.count("BAR.SYNC") == 1  # of the whole block, before warps part
+    assert sass.count("BAR.SYNC") == 3  # consumers', a producer's with a program and without one
 
 
 @needs_ptxas

@@ -19,8 +19,8 @@ TEXT = """
 #L2 = {columns}
 #L3 = {down}
 #L4 = {across}
-kernel @store(%p: ptr<i16> {{divisible = 16}}, %M: i64, %N: i64 {{divisible = 16}}, %r: i32, %c: i32) {{num_warps = {warps}, num_stages = 1}} {{
-  %map = gpu.tensor_map %p, [%M, %N], [%N] {{type = tensor_map<{m}x{n}xi16>, swizzle = {swizzle}, piece = {piece}}} : tensor_map<{m}x{n}xi16>
+kernel @store(%p: ptr<{t}> {{divisible = 16}}, %M: i64, %N: i64 {{divisible = 16}}, %r: i32, %c: i32) {{num_warps = {warps}, num_stages = 1}} {{
+  %map = gpu.tensor_map %p, [%M, %N], [%N] {{type = tensor_map<{m}x{n}x{t}>, swizzle = {swizzle}, piece = {piece}}} : tensor_map<{m}x{n}x{t}>
   %0 = tile.iota {{start = 0, type = tile<{m}xi32, #L1>}} : tile<{m}xi32, #L1>
   %1 = tile.iota {{start = 0, type = tile<{n}xi32, #L2>}} : tile<{n}xi32, #L2>
   %2 = tile.expand_dims %0 {{axis = 1}} : tile<{m}x1xi32, #L3>
@@ -30,7 +30,7 @@ kernel @store(%p: ptr<i16> {{divisible = 16}}, %M: i64, %N: i64 {{divisible = 16
   %6 = tile.constant {{value = {n}, type = tile<{m}x{n}xi32, #L0>}} : tile<{m}x{n}xi32, #L0>
   %7 = tile.mul [%4, %6] : tile<{m}x{n}xi32, #L0>
   %8 = tile.add [%7, %5] : tile<{m}x{n}xi32, #L0>
-  %9 = tile.cast %8 {{to = i16}} : tile<{m}x{n}xi16, #L0>
+  %9 = {value}
 {stores}
   tile.return
 }}
@@ -38,7 +38,8 @@ kernel @store(%p: ptr<i16> {{divisible = 16}}, %M: i64, %N: i64 {{divisible = 16
 STORE = "  gpu.tensor_store %map, [%r, %c], %9 {{axes = (0, 1), kept = {kept}}}"
 
 
-def module_of(layout: LinearLayout, found: BoxStores, stores: str) -> Module:
+def module_of(layout: LinearLayout, found: BoxStores, stores: str, type: str = "i16") -> Module:
+    m, n = layout.shape
     rows, columns = layout.slice_axis(1), layout.slice_axis(0)
     return parse_module(
         TEXT.format(
@@ -48,11 +49,15 @@ def module_of(layout: LinearLayout, found: BoxStores, stores: str) -> Module:
             down=rows.expand_dims(1),
             across=columns.expand_dims(0),
             warps=layout.size("warp"),
-            m=layout.shape[0],
-            n=layout.shape[1],
+            m=m,
+            n=n,
             swizzle=found.swizzle,
             piece=found.box,
             stores=stores,
+            t=type,
+            value="tile.cast %8 {to = i16} : tile<MxNxi16, #L0>".replace("MxN", f"{m}x{n}")
+            if type == "i16"
+            else f"tile.add [%8, %6] : tile<{m}x{n}xi32, #L0>",
         )
     )
 
@@ -112,11 +117,34 @@ def test_each_element_is_stored_where_it_belongs(name: str):
 
 
 @pytest.mark.parametrize(
+    ("layout", "box"),
+    [
+        (wgmma_d((64, 128), 4), (16, 32)),
+        (wgmma_d((128, 96), 4), (16, 32)),
+        (wgmma_d((64, 144), 4), (16, 16)),
+        (mma_c((64, 64), (2, 2)), (32, 32)),
+    ],
+)
+def test_words_are_stored_in_vectors_of_what_a_thread_has(
+    layout: LinearLayout, box: tuple[int, int]
+):
+    found = box_stores_fit(layout, 4, 1)
+    assert found is not None
+    assert found.box == box
+    module = module_of(layout, found, STORE.format(kept=False), "i32")
+    block = Block(module, {"r": 640, "c": 64})
+    m, n = layout.shape
+    stored = block.run(lines_of(module))
+    assert stored == {(640 + r, 64 + c): (r + 1) * n + c for r, c in np.ndindex(m, n)}
+
+
+@pytest.mark.parametrize(
     ("layout", "itemsize"),
     [
         (wgmma_d((64, 136), 4), 2),  # rows of 16 bytes
         (wgmma_d((64, 128), 8, 2, in_turns=True), 2),  # a warp has every other eight columns
-        (wgmma_d((64, 128), 4), 4),
+        (wgmma_d((64, 128), 4), 8),
+        (blocked((64, 128), 1, (1, 0), 4), 4),
         (blocked((64, 128), 8, (1, 0), 4), 2),
     ],
 )

@@ -145,8 +145,14 @@ def test_full_blocks_go_by_boxes_where_others_cannot(how: str, why: str):
     compared(before, after, (64, 64, 32), (100, 65, 16), (65, 9, 32))
 
 
-def test_only_what_stmatrix_stores_goes_by_boxes():
-    _, after, _ = asked(module_of(type=tl.float32))
+@pytest.mark.parametrize("stays", [False, True])
+def test_words_that_threads_would_store_as_they_have_them_go_by_boxes(stays: bool):
+    """Rows of 32 bytes in an access: where `tma_stores` has been asked for, or blocks stay."""
+    module = module_of(type=tl.float32)
+    options = {"warp_specialize": True, "persistent": True} if stays else {"tma_stores": True}
+    _, after, said = before_and_after(replace(module, attributes={**module.attributes, **options}))
+    assert len(stores(after)) == 1, said
+    _, after, _ = before_and_after(module)
     assert not stores(after)
 
 

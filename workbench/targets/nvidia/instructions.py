@@ -72,6 +72,11 @@ class Instructions(Device):
         emit.declare(name, f"declare i32 @{name}(i32, i32, i32, i32) convergent nounwind")
         return emit.effect(f"call i32 @{name}(i32 -1, i32 {word}, i32 {lane}, i32 {clamp})")
 
+    def holds_behind(self, emit: Emitter, word: str) -> str | None:
+        """No square of 32 bits is 2^64 - 1; ptxas does not ask."""
+        text = "{ .reg .b64 s; mul.wide.u32 s, $1, $1; setp.ne.s64 $0, s, -1; }"
+        return emit.effect(f'call i1 asm sideeffect "{text}", "=b,r"(i32 {word})')
+
     def wait_for_block(self, emit: Emitter) -> None:
         name = "llvm.nvvm.barrier.cta.sync.aligned.all"
         emit.declare(name, f"declare void @{name}(i32) convergent nounwind")

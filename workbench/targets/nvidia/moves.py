@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from workbench.ir import Module, Op, element_of, layout_of
-from workbench.layouts import MatrixPlan, Packing, byte_pairs_fit, ldmatrix_fits
+from workbench.layouts import MatrixPlan, Packing, byte_pairs_fit, f2, ldmatrix_fits
 from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.ops import AsyncCopy, TensorStore
 from workbench.targets.nvidia.table import NVIDIA
@@ -52,7 +52,13 @@ def load_moves(op: SharedLoad, on: Setting) -> list[Move]:
 def store_moves(op: TensorStore, on: Setting) -> list[Move]:
     """PTX ISA 9.0, stmatrix: what boxes are copied from; the copies are no warp's accesses."""
     found = stored_boxes(op)
-    move = matrix_move(found.matrices, None, "store", "matrices", 8)
+    if isinstance(found.how, MatrixPlan):
+        move = matrix_move(found.how, None, "store", "matrices", 8)
+    else:
+        (first, *_), count = found.how.instructions, len(found.how.instructions)
+        places = tuple(f2.apply(found.how.lane, lane) for lane in range(on.lanes))
+        side = len(first.registers)
+        move = Move("store", "shared", "", side, 4 * side, count, places)
     return [replace(move, requests=move.requests * len(found.pieces))]
 
 

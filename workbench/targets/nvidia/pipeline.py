@@ -65,6 +65,7 @@ from workbench.targets.simt.options import with_options
 from workbench.targets.simt.passes.apart import split_by_overlap
 from workbench.targets.simt.passes.assign_layouts import assign_layouts
 from workbench.targets.simt.passes.barriers import insert_barriers
+from workbench.targets.simt.passes.begin_early import begin_early
 from workbench.targets.simt.passes.conversions import halve_conversions
 from workbench.targets.simt.passes.early_loads import load_early
 from workbench.targets.simt.passes.flatten_loops import flatten_loops
@@ -482,6 +483,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
         ("start-products", partial(start_products, chip=unit)),
         ("leave-stores", partial(leave_stores, chip=unit)),
         ("halve-conversions", partial(halve_conversions, chip=unit)),
+        ("begin-early", begin_early),
         ("told-order", told_order),
     ]
     return recorder.pipeline(steps, module, "gpu")

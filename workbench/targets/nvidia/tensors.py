@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from workbench.ir import Builder, Module, Op, Scalar, Shared, Value, element_of, layout_of
 from workbench.layouts import SWIZZLES, TensorPlan, swizzle_width, swizzled, tensor_fits
-from workbench.layouts.box_stores import BoxStores, box_stores_fit
+from workbench.layouts.box_stores import BoxPiece, BoxStores, VectorPlan, box_stores_fit
 from workbench.ops import Constant
 from workbench.source import KernelTypeError
 from workbench.targets.nvidia.box_plans import UNBOUNDED
@@ -30,7 +30,7 @@ from workbench.targets.nvidia.table import NVIDIA
 from workbench.targets.simt.copying import Ahead, Box, Lasting
 from workbench.targets.simt.lowering import Lowering, at, llvm_type
 from workbench.targets.simt.rules import Device, Scratch, Setting, as_they_are
-from workbench.targets.simt.shared import Addresses, slot_base
+from workbench.targets.simt.shared import Addresses, slot_base, store_vector
 
 #: A place in a tile, and the bytes in front of it in the buffer.
 Piece = tuple[tuple[int, ...], int]
@@ -322,6 +322,7 @@ def lower_await_stores(low: Lowering, op: AwaitStores) -> None:
 def lower_store(low: Lowering, op: TensorStore) -> None:
     """PTX ISA 9.0, cp.async.bulk.tensor (sm_90), fence.proxy.async: box by box, as room is.
 
+    Fragments of 16 bits go to shared memory as matrices, of 32 in vectors.
     Who wrote to shared memory makes that seen by copies before its warp meets; one lane starts
     them, and waits until they have read what is written over, or given up at the end.
     """
@@ -331,13 +332,12 @@ def lower_store(low: Lowering, op: TensorStore) -> None:
     each = room if room == len(found.pieces) else max(1, room // 2)
     groups = room // each
     part = emit.mul("i32", low.warp, str(room * found.bytes))
-    addresses = Addresses(low, at(low, low.shared(low.offset(op)), part), found.matrices.lane, ())
+    addresses = Addresses(low, at(low, low.shared(low.offset(op)), part), found.how.lane, ())
     starts = [_i32(low, value) for value in op.coordinates]
     for place, axis in enumerate(op.axes):
         moved = low.thread_part((0,) * low.lane_bits, [by[place] for by in found.warps])
         starts[axis] = emit.add("i32", starts[axis], moved)
     first = emit.pure(f"icmp eq i32 {low.lane}, 0")
-    type, _ = low.pack_of(op.source)
     turns = -(-len(found.pieces) // each)
     for turn, begin in enumerate(range(0, len(found.pieces), each)):
         if turn >= groups or (op.kept and turns % groups == 0):
@@ -348,14 +348,7 @@ def lower_store(low: Lowering, op: TensorStore) -> None:
         pieces = found.pieces[begin : begin + each]
         places = [turn % groups * each * found.bytes + n * found.bytes for n in range(len(pieces))]
         for piece, place in zip(pieces, places, strict=True):
-            for step in found.matrices.instructions:
-                names = [[piece.registers[r + n] for n in range(2)] for r in step.registers]
-                words = [
-                    low.packing.pack([low.register(op.source, r) for r in two], type)
-                    for two in names
-                ]
-                address = addresses(place + step.offset)
-                low.chip.store_matrices(emit, address, words, turned=found.matrices.trans)
+            _store_box(low, op.source, found, piece, addresses, place)
         emit.do('call void asm sideeffect "fence.proxy.async.shared::cta;", "~{memory}"()')
         low.chip.wait_for_warp(emit)
         for piece, place in zip(pieces, places, strict=True):
@@ -375,6 +368,25 @@ def lower_store(low: Lowering, op: TensorStore) -> None:
         _one_does(low, "cp.async.bulk.commit_group;", [], None, first)
     if not op.kept:
         _await_reads(low, 0)
+
+
+def _store_box(
+    low: Lowering, source: Value, found: BoxStores, piece: BoxPiece, addresses: Addresses,
+    place: int,
+) -> None:  # fmt: skip
+    """Store what a warp has of a box to shared memory, from `place` on."""
+    type, each = low.pack_of(source)
+    for step in found.how.instructions:
+        held = [
+            [low.register(source, piece.registers[first + n]) for n in range(each)]
+            for first in step.registers
+        ]
+        address = addresses(place + step.offset)
+        if isinstance(found.how, VectorPlan):
+            store_vector(low, address, [one for (one,) in held], type, 4)
+        else:
+            words = [low.packing.pack(word, type) for word in held]
+            low.chip.store_matrices(low.emit, address, words, turned=found.how.trans)
 
 
 def _await_reads(low: Lowering, groups: int) -> None:
@@ -438,24 +450,32 @@ def _replaced(where: Sequence[int], place: int, by: int) -> list[int]:
 def lower_barriers(low: Lowering, op: Barriers) -> None:
     """PTX ISA 9.0, mbarrier.init; the fence lets copies see it."""
     low.set_scalar(op.result, low.shared(low.offset(op)))
-    _begin(low, op.result, f"mbarrier.init.shared::cta.b64 [$0], {op.arrivals};")
+    _begin(low, op.result, f"mbarrier.init.shared::cta.b64 {{}}, {op.arrivals};")
 
 
 @NVIDIA.lower(RenewBarriers)
 def lower_renewal(low: Lowering, op: RenewBarriers) -> None:
     """PTX ISA 9.0, mbarrier.init: undefined where a valid barrier is, so that is given up first."""
-    begins = f"mbarrier.init.shared::cta.b64 [$0], {op.arrivals};"
-    _begin(low, op.barriers, f"mbarrier.inval.shared::cta.b64 [$0]; {begins}")
+    begins = f"mbarrier.init.shared::cta.b64 {{}}, {op.arrivals};"
+    _begin(low, op.barriers, f"mbarrier.inval.shared::cta.b64 {{}}; {begins}")
 
 
 def _begin(low: Lowering, barriers: Value, text: str) -> None:
-    """Have one thread do the same with each barrier of a ring."""
+    """Have one thread do the same with each barrier of a ring.
+
+    Behind a branch: where each instruction has a predicate ptxas fences and branches for each.
+    """
     assert isinstance(barriers.type, Shared)
-    for turn in range(barriers.type.slots):
-        address = at(low, low.scalar(barriers), str(8 * turn))
-        place = low.emit.pure(f"ptrtoint {low.shared_pointer} {address} to i32")
-        _one_does(low, text, [f"i32 {place}"], None)
-    low.emit.do('call void asm sideeffect "fence.mbarrier_init.release.cluster;", "~{memory}"()')
+    emit = low.emit
+    place = emit.pure(f"ptrtoint {low.shared_pointer} {low.scalar(barriers)} to i32")
+    each = (text.replace("{}", f"[$0+{8 * n}]") for n in range(barriers.type.slots))
+    one, begun = emit.fresh("one"), emit.fresh("begun")
+    emit.branch(low.first_thread, one, begun)
+    emit.label(one)
+    emit.do(f'call void asm sideeffect "{" ".join(each)}", "r,~{{memory}}"(i32 {place})')
+    emit.jump(begun)
+    emit.label(begun)
+    emit.do('call void asm sideeffect "fence.mbarrier_init.release.cluster;", "~{memory}"()')
 
 
 @NVIDIA.lower(Expect)

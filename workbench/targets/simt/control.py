@@ -8,7 +8,7 @@ from workbench.ir import Block, Pointer, Scalar, Shared, Token, Value, element_o
 from workbench.ops import Constant, For, If, Map, Return, While, Yield, count_rounds
 from workbench.passes.rules import constant_of
 from workbench.targets.simt.arithmetic import compare_integers
-from workbench.targets.simt.lowering import Lowering, element_scalar, llvm_type
+from workbench.targets.simt.lowering import Lowering, Meeting, element_scalar, llvm_type
 from workbench.targets.simt.ops import EachProgram
 from workbench.targets.simt.placing import place_of
 from workbench.targets.simt.rules import SAME, Flow, Layouts, Setting, as_they_are, same
@@ -280,8 +280,10 @@ def lower_each_program(low: Lowering, op: EachProgram) -> None:
     Steps of 2 (blocks - block) - 1 and 2 block + 1 take turns. Numbers that are drawn may be below
     twice as many.
     Nothing is moved in front: what depends on the thread alone would be kept for all programs.
+    Whoever is to meet others does so in the first program, or without one.
     """
     emit, chip = low.emit, low.chip
+    meeting, low.meeting, low.ahead = low.meeting, Meeting(), []
     block, blocks = chip.program(emit, 0), chip.programs(emit, 0)
     x, y, z = (low.programs(axis) for axis in range(3))
     total = emit.mul("i32", emit.mul("i32", x, y), z)
@@ -290,17 +292,27 @@ def lower_each_program(low: Lowering, op: EachProgram) -> None:
     start = _starts(low, op.inits)
     body, end = emit.fresh("program"), emit.fresh("after")
     some = emit.pure(f"icmp ult i32 {block}, {total}")
-    entry = emit.block
+    entry = without = emit.block
     with emit.loop(hoists=False):
-        emit.branch(some, body, end)
+        if meeting.ops:
+            without = emit.fresh("without")
+        emit.branch(some, body, without if meeting.ops else end)
+        if meeting.ops:
+            emit.label(without)
+            low.meeting = meeting
+            low.meet()
+            emit.jump(end)
         emit.label(body)
         number = emit.effect(f"phi i32 [ {block}, %{entry} ], [ ?, ? ]")
         step = emit.effect(f"phi i32 [ {away}, %{entry} ], [ ?, ? ]")
         carried = _open_phis(low, op.inits, start, entry)
         for value, registers in zip(op.body.arguments, carried, strict=True):
             _bind(low, value, registers)
+        if meeting.ops:
+            low.meeting = Meeting(meeting.ops, emit.pure(f"icmp eq i32 {number}, {block}"))
         with low.as_program(place_of(low, number), number):
             low.block(op.body)
+            low.meet()
         after = _operands(low, op.body.yields)
         following = (
             low.scalar(op.body.yields[0]) if op.drawn else emit.add("i32", number, step, "nuw ")
@@ -313,7 +325,7 @@ def lower_each_program(low: Lowering, op: EachProgram) -> None:
         _close_phis(low, op.inits, carried, (start, entry), (after, latch))
         emit.branch(again, body, end)
     emit.label(end)
-    results = _phis(low, op.results, [(start, entry), (after, latch)])
+    results = _phis(low, op.results, [(start, without), (after, latch)])
     for value, registers in zip(op.results, results, strict=True):
         _bind(low, value, registers)
 

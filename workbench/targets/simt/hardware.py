@@ -173,6 +173,13 @@ class Hardware(ABC):
     def shuffle(self, emit: Emitter, kind: Shuffle, word: str, lane: str) -> str:
         """Return the i32 that another lane of the warp offers; all lanes take part."""
 
+    def holds_behind(self, emit: Emitter, word: str) -> str | None:
+        """Return a condition that holds always, which nobody knows before a word is there.
+
+        What happens under it is not moved in front of what computes the word. None: no need.
+        """
+        return None
+
     @abstractmethod
     def wait_for_block(self, emit: Emitter) -> None:
         """Let all threads of the block wait for each other, and see what was written before."""

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 from workbench.analysis.affine import Affine
 from workbench.ir import (
+    I32,
     Block,
     Element,
     InvalidModuleError,
@@ -71,6 +72,14 @@ class Role:
     warp: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """Ops at which warps are to meet others before they do what is noticed, if `when` holds."""
+
+    ops: tuple[Op, ...] = ()
+    when: str | None = None
+
+
 def llvm_type(element: Element) -> str:
     """Return the LLVM type in which an element is held in a register."""
     if isinstance(element, Pointer):
@@ -115,6 +124,9 @@ class Lowering:
         self.all_warps: int = all_warps(module)
         #: The role whose region is being written (roles.py); None where all warps run the code.
         self.role: Role | None = None
+        #: What the warps that are written have put off (simt/roles.py).
+        self.meeting = Meeting()
+        self.ahead: list[Value] = []
         #: Whether blocks take several programs, of a grid that the launch hands over.
         self.persistent = is_persistent(module)
         #: Which programs begin first, 0 where they do by their numbers (longest_first.py).
@@ -500,9 +512,51 @@ class Lowering:
                 )
                 self._chains[op.id] = chain
                 late.update(map(id, chain))
-        for op in block.ops:
-            if id(op) not in late:
-                self.op(op)
+        for place, op in enumerate(block.ops):
+            if id(op) in late:
+                continue
+            if op.meets and _part_behind(block.ops, place):
+                self.meeting = Meeting((*self.meeting.ops, op))
+                continue
+            if not (op.pure or op.side_by_side or op.per_program):
+                self.meet()
+            self.op(op)
+            if self.meeting.ops:
+                self._before_meeting(op)
+
+    def _before_meeting(self, op: Op) -> None:
+        """Have numbers be there when warps meet others: who assembles would compute them later."""
+        for value in op.results:
+            if isinstance(value.type, Scalar):
+                self.register(value, 0)
+        self.ahead = [
+            v for v in (*self.ahead, *op.results) if v not in op.operands and v.type == I32
+        ]
+
+    def meet(self) -> None:
+        """Have the warps of a role meet all others, if they are to: `meeting`."""
+        found, self.meeting = self.meeting, Meeting()
+        if not found.ops:
+            return
+        role, self.role = self.role, None
+        when, words = found.when, [self.scalar(value) for value in self.ahead]
+        self.ahead = []
+        if words:
+            mixed = words[0]
+            for word in words[1:]:
+                mixed = self.emit.bitwise("xor", "i32", mixed, word)
+            when = self.and_all([when, self.chip.holds_behind(self.emit, mixed)])
+        go = self.emit.fresh("go")
+        if when is not None:
+            meet = self.emit.fresh("meet")
+            self.emit.branch(when, meet, go)
+            self.emit.label(meet)
+        for op in found.ops:
+            self.op(op)
+        if when is not None:
+            self.emit.jump(go)
+            self.emit.label(go)
+        self.role = role
 
     def comes_in_parts(self, op: Op) -> bool:
         """Say whether what an op takes in parts has been put off until it does."""
@@ -540,6 +594,12 @@ class Lowering:
             raise
         finally:
             emit.current = before
+
+
+def _part_behind(ops: Sequence[Op], place: int) -> bool:
+    """Say whether warps part behind an op, and nothing but meetings lies between."""
+    rest = (op for op in ops[place:] if not op.meets)
+    return next(rest, ops[place]).side_by_side
 
 
 def element_scalar(value: Value) -> Scalar:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from workbench.ir import Block
-from workbench.targets.simt.lowering import Lowering, Role
+from workbench.targets.simt.lowering import Lowering, Meeting, Role
 from workbench.targets.simt.ops.roles import Roles
 from workbench.targets.simt.rules import as_they_are
 from workbench.targets.simt.table import SIMT
@@ -13,8 +13,13 @@ SIMT.layouts(Roles)(as_they_are)
 
 @SIMT.lower(Roles)
 def lower_roles(low: Lowering, op: Roles) -> None:
-    """Warps branch as wholes; which way, all lanes of a warp agree."""
+    """Warps branch as wholes; which way, all lanes of a warp agree.
+
+    Where the block is to meet right before, a producer does so in front of the first thing that
+    anybody notices: what it computes for that, a chain of quotients, is done while others begin.
+    """
     emit, chip = low.emit, low.chip
+    meeting, low.meeting = low.meeting, Meeting()
     number = emit.shift("lshr", "i32", low.thread, low.lane_bits)
     # The shuffle says to who assembles that all lanes have one number: control stays uniform.
     warp = chip.shuffle(emit, "index", number, "0")
@@ -29,6 +34,9 @@ def lower_roles(low: Lowering, op: Roles) -> None:
         emit.label(label)
         if registers:
             chip.take_registers(emit, registers, more=more)
+        low.meeting = meeting
+        if region is op.consumers:
+            low.meet()
         _region(low, region, role)
         emit.jump(end)
     emit.label(end)
@@ -39,5 +47,6 @@ def _region(low: Lowering, region: Block, role: Role) -> None:
     try:
         with low.emit.scope():
             low.block(region)
+            low.meet()
     finally:
         low.role = None

@@ -131,7 +131,7 @@ def _wrong(op: Op, what: str) -> LaunchError:
     return LaunchError(f"{op.name}: {what}", op.span, code="K515")
 
 
-class Barriers(Op, mnemonic="gpu.barriers", exact=True):
+class Barriers(Op, mnemonic="gpu.barriers", exact=True, begins=True):
     """A ring of barriers in shared memory, each of whose phases ends after so many arrivals.
 
     And after the arrival of all bytes that it was told to expect. The other threads may use them

@@ -64,7 +64,7 @@ OFFSETS = {1: 1 << 16, 2: 1 << 8, 3: 1 << 5}
 MOST_PLACES, MOST_IN_PLACE, MOST_STEP = 1024, 256, 8
 
 
-class MakeTensorMap(Op, mnemonic="gpu.tensor_map", effects=NONE, exact=True):
+class MakeTensorMap(Op, mnemonic="gpu.tensor_map", effects=NONE, exact=True, begins=True):
     """How an array lies in memory from `base` on, for copies of boxes of the type's extents.
 
     extents: elements of each axis; strides: elements from one to the next, of each axis but the

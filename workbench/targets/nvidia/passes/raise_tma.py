@@ -120,7 +120,7 @@ def _why_left(raised: Module, stores: list[PlannedStore], chip: Device, room: in
     """Say why stores that were raised had better be left as they are; "" if they had not."""
     if not will_stay(raised, chip, room):
         return "no next program begins meanwhile"
-    if sum(one.bytes for one in stores) > left_by_rings(raised, chip, room):
+    if sum(one.room(raised) for one in stores) > left_by_rings(raised, chip, room):
         return "rings leave no room for all at once, who stores would wait for copies"
     return ""
 

@@ -26,6 +26,7 @@ from workbench.ir import (
     Op,
     Value,
     element_of,
+    layout_of,
     shape_of,
     walk,
 )
@@ -44,8 +45,11 @@ from workbench.targets.nvidia.tile_parts import Splitter
 from workbench.targets.simt.copying import Sent
 from workbench.targets.simt.corners import is_known
 
-#: Bytes of a row of the boxes that are stored unasked.
+#: Bytes of a row of the boxes that are stored unasked, and of an access that boxes do not better: a
+#: multiprocessor takes a turn for each line of memory that an access meets.
 _ROW_BYTES = 64
+#: Bytes of elements from which on fragments are stored as they are, unless boxes do.
+_DIRECT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +62,15 @@ class PlannedStore:
     exact: tuple[Form, ...]
     boxes: BoxStores
 
-    @property
-    def bytes(self) -> int:
-        """Of the tile: what copies read, where no box waits for another."""
-        return prod(shape_of(self.tile.type)) * element_of(self.tile.type).itemsize
+    def room(self, module: Module) -> int:
+        """Return the bytes of shared memory without which threads had better store it themselves.
+
+        Of the tile, so that no box waits for another, where they would turn it there as well. Where
+        they store what they have, of a box of each warp.
+        """
+        if self.tile not in self.store.operands:
+            return prod(shape_of(self.tile.type)) * element_of(self.tile.type).itemsize
+        return module.attributes["num_warps"] * self.boxes.bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +138,16 @@ class Plans:
             how = self.feeders.rules.sent_of(op)
             if how is None or len(shape_of(how.tile.type)) != 2:
                 continue
-            if how.tile.op is None or not how.tile.op.converts:
+            converted = how.tile.op is not None and how.tile.op.converts
+            if not converted and element_of(how.tile.type).itemsize < _DIRECT:
                 continue  # its threads have the rows that they store
             try:
                 raised = self._stored(op, how)
             except NotRaised as why:
-                remarks.note(op, f"not stored by boxes of a tensor map: {why}", "missed")
+                if converted:
+                    remarks.note(op, f"not stored by boxes of a tensor map: {why}", "missed")
+                continue
+            if not converted and _row_bytes(raised) >= _ROW_BYTES:
                 continue
             found.append(raised)
             text = self._told(raised.plan).replace("raised to a tensor map", "stored by boxes of")
@@ -149,8 +162,8 @@ class Plans:
         if how.obstacle:
             raise NotRaised(how.obstacle)
         self._is_alone(op)
-        assert how.tile.op is not None
-        (tile,) = how.tile.op.operands
+        made = how.tile.op
+        tile = made.operands[0] if made is not None and made.converts else how.tile
         request, exact = self._request(how.pointers, how.mask, tile)
         found = plan(self.facts, request)
         if found.windows:
@@ -437,6 +450,21 @@ class Plans:
         for axis, coordinate in plan.begins:
             if axis.bounded_below and not (axis.within or self.fits(coordinate)):
                 facts.of(coordinate)
+
+
+def _row_bytes(raised: PlannedStore) -> int:
+    """Return the bytes of a row of memory that one access of a warp stores of a tile as it is."""
+    layout, size = layout_of(raised.tile.type), element_of(raised.tile.type).itemsize
+    assert layout is not None
+    inner = raised.plan.places.index(len(raised.plan.axes) - 1)
+    below = sum(layout.bits[inner + 1 :])
+    lanes, registers, run = set(layout.flat("lane")), set(layout.flat("register")), 0
+    while run < layout.bits[inner]:
+        column = 1 << below + run
+        if column not in lanes and (column not in registers or size << run >= GRAIN):
+            break
+        run += 1
+    return size << run
 
 
 def _answer_hints(raised: PlannedLoad, remarks: Remarks) -> None:
