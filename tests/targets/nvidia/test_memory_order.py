@@ -298,6 +298,30 @@ ACROSS_WARPS = {
             tl.atomic_xchg(x_ptr, 1, sem='release')
             tl.store(x_ptr + 600 + i, x)
         """,
+    "rounds that move on by less than a tile": """
+        def kernel(x_ptr, n):
+            i = tl.arange(0, 1024)
+            for k in range(n):
+                tl.store(x_ptr + k * 100 + i, i)
+        """,
+    "rounds that move on toward what others left": """
+        def kernel(x_ptr, n):
+            i = tl.arange(0, 512)
+            for k in range(n):
+                tl.store(x_ptr + 512 + k * 512 + i, tl.load(x_ptr + k * 512 + 511 - i))
+        """,
+    "columns of three, two apart": """
+        def kernel(x_ptr, n):
+            i = tl.arange(0, 256)
+            for c in tl.static_range(3):
+                tl.store(x_ptr + 8 * (i // 3) + i % 3 + 2 * c, i)
+        """,
+    "columns that reach the next sixteen": """
+        def kernel(x_ptr, n):
+            i = tl.arange(0, 128)
+            for c in tl.static_range(3):
+                tl.store(x_ptr + 8 * (i // 3) + i % 3 + 4 * c, i)
+        """,
 }  # fmt: skip
 
 
@@ -350,6 +374,25 @@ ALONE = {
             i = tl.arange(0, 1024)
             for k in range(n):
                 tl.atomic_add(x_ptr + (i * k) % 1024, 1)
+        """,
+    "rounds that move on": """
+        def kernel(x_ptr, n):
+            i = tl.arange(0, 512)
+            for k in range(0, n * 512, 512):
+                tl.store(x_ptr + k + i, tl.load(x_ptr + k + i) + 1)
+        """,
+    "rounds that go back, of rows": """
+        def kernel(x_ptr, n):
+            i = tl.arange(0, 512)
+            row = tl.program_id(0) * 4096
+            for k in range(n):
+                tl.store(x_ptr + row + 2048 - k * 512 + i, i)
+        """,
+    "columns of three between those of sixteen": """
+        def kernel(x_ptr, n):
+            i = tl.program_id(0) * 256 + tl.arange(0, 256)
+            for c in tl.static_range(4):
+                tl.store(x_ptr + 48 * (i // 3) + i % 3 + 3 * c, i)
         """,
 }  # fmt: skip
 

@@ -121,7 +121,7 @@ class Hazards:
         if starts[0] is None or starts[1] is None or not same_shape or not same_element:
             return None
         p, q = (self._form(value) for value in starts if value is not None)
-        reach = self._reach(one.through)
+        reach = _reach(a, one.through)
         if p is None or q is None or reach is None or a - p != b - q:
             return None
         size = (reach[1] - reach[0] + 1) * pointee_of(one.through.type).itemsize
@@ -176,7 +176,7 @@ class Hazards:
 
     def _form(self, pointers: Value, earlier: tuple[Op, ...] = ()) -> Form | None:
         form = self.facts.form(pointers)
-        if form is None or (earlier and any(atom.kind not in _FIXED for atom in form.atoms())):
+        if form is None or (earlier and not all(map(_stays_fixed, form.atoms()))):
             return None
         return form
 
@@ -196,14 +196,28 @@ class Hazards:
         return not layout.owners().get("warp")
 
     def _are_apart(self, one: Value, two: Value, a: Form, b: Form) -> bool:
-        """Say whether two accesses lie a known number of elements apart, and do not overlap."""
+        """Say whether no element of one access is one of the other's.
+
+        Either they lie a known number of elements apart, farther than both reach, or so does what
+        is left of them when all is taken away that counts in steps of some size: no such step leads
+        from one to the other. `48 * (i // 3) + i % 3 + 3 * c` differs for each c by 1 to 47.
+        """
         if element_of(one.type) != element_of(two.type):
             return False
-        distance = (a - _moving(a) - b + _moving(b)).constant
-        mine, theirs = self._reach(one), self._reach(two)
-        if distance is None or mine is None or theirs is None:
+        sizes = {abs(c) for form in (a, b) for m, c in form.terms.items() if m and abs(c) > 1}
+        return any(self._are_apart_in_steps(one, two, a, b, size) for size in (0, *sizes))
+
+    def _are_apart_in_steps(self, one: Value, two: Value, a: Form, b: Form, size: int) -> bool:
+        """Say so of what is left without steps of a size; 0: of all."""
+        mine, theirs = (_less(form, size) for form in (a, b))
+        distance = (mine - _moving(mine) - theirs + _moving(theirs)).constant
+        here, there = _reach(mine, one), _reach(theirs, two)
+        if distance is None or here is None or there is None:
             return False
-        return distance + mine[0] > theirs[1] or distance + mine[1] < theirs[0]
+        low, high = distance + here[0] - there[1], distance + here[1] - there[0]
+        if size:
+            return -(-low // size) * size > high  # the next step up from the lower end
+        return low > 0 or high < 0
 
     def _have_moved_on(self, first: Access, second: Access) -> bool:
         """Say whether the second access lies behind, or in front of, the first in rounds before.
@@ -222,7 +236,7 @@ class Hazards:
         if not step or step != _step(b, loop) or not self._stay(a, loop) or not self._stay(b, loop):
             return False
         distance = (b - _moving(b) - a + _moving(a)).constant
-        before, now = self._reach(one), self._reach(two)
+        before, now = _reach(a, one), _reach(b, two)
         if distance is None or before is None or now is None:
             return False
         # After one round; after more of them it is farther.
@@ -244,20 +258,6 @@ class Hazards:
             if not atom.parts or not all(self._stay(part, loop) for part in atom.parts):
                 return False
         return True
-
-    def _reach(self, pointers: Value) -> tuple[int, int] | None:
-        """Return how far below and above its fixed part a tile's addresses go, in elements."""
-        assert self._affine is not None
-        form = self._affine.form(pointers)
-        assert form is not None
-        low = high = 0
-        for monomial, coefficient in _moving(form).terms.items():
-            if len(monomial) != 1 or monomial[0].kind != "x":
-                return None
-            axis: int = monomial[0].key
-            furthest = coefficient * (shape_of(pointers.type)[axis] - 1)
-            low, high = low + min(0, furthest), high + max(0, furthest)
-        return low, high
 
     # -- thread 0 -------------------------------------------------------------------------
     def _by_first_thread(self, access: Access) -> bool:
@@ -321,6 +321,48 @@ def _names(atom: Atom, loop: Op) -> bool:
     if atom.kind in ("trip", "value"):
         return any(atom.key in region.arguments for region in loop.regions)
     return any(_names(inner, loop) for part in atom.parts for inner in part.atoms())
+
+
+def _less(form: Form, size: int) -> Form:
+    """Return a form without the terms that count in steps of a size; with 0 all of it."""
+    return Form({m: c for m, c in form.terms.items() if not size or c % size})
+
+
+def _reach(form: Form, pointers: Value) -> tuple[int, int] | None:
+    """Return how far below and above its fixed part a tile's addresses go, in elements."""
+    low = high = 0
+    for monomial, coefficient in _moving(form).terms.items():
+        ends = _ends(monomial[0], shape_of(pointers.type)) if len(monomial) == 1 else None
+        if ends is None:
+            return None
+        far = [coefficient * end for end in ends]
+        low, high = low + min(far), high + max(far)
+    return low, high
+
+
+def _ends(atom: Atom, shape: tuple[int, ...]) -> tuple[int, int] | None:
+    """Return the least and the largest number that a coordinate or a remainder may be."""
+    if atom.kind == "x":
+        axis: int = atom.key
+        return 0, shape[axis] - 1
+    divisor = atom.parts[1].constant if atom.kind == "rem" else None
+    if not divisor:
+        return None
+    most = abs(divisor) - 1
+    return (0 if _counts_up(atom.parts[0]) else -most), most
+
+
+def _counts_up(form: Form) -> bool:
+    """Say whether a form is a sum of what is never below 0."""
+    up = all(atom.kind in ("pid", "programs", "x", "trip") for atom in form.atoms())
+    return up and all(coefficient > 0 for coefficient in form.terms.values())
+
+
+def _stays_fixed(atom: Atom) -> bool:
+    """Say whether an atom means one thing throughout a program, or is made of such."""
+    if atom.kind in _FIXED:
+        return True
+    return bool(atom.parts) and all(_stays_fixed(a) for part in atom.parts for a in part.atoms())
 
 
 def _moving(form: Form) -> Form:
