@@ -17,6 +17,7 @@ import torch
 
 import workbench.language as tl
 import workbench.triton as triton
+from workbench.launch.fastpath import NATIVE_AFTER
 from workbench.source import register_text
 from workbench.source.captures import captures_of_value, describe_value
 
@@ -273,6 +274,30 @@ def test_launches_of_kernels_with_plain_names_have_plain_guards():
     cells.run("K: tl.constexpr = 1\n" + HELPER)
     cells.run(KERNEL.format("h(0) + K"))
     assert all(type(space) is dict for space, _, _ in cells.names["k"].captures.guards)
+
+
+NATIVE = {
+    "data class": (f"{DATA}c = tl.constexpr(C(1))", "c = tl.constexpr(C(2))", "c.B"),
+    "member of a class": ("class C:\n    B = tl.constexpr(1)", "C.B = tl.constexpr(2)", "C.B"),
+    "list": ("G = [1]\n" + COMPUTED.format("G[0]"), "G[0] = 2", "h(0)"),
+    "a name over a built-in": (COMPUTED.format("max(1, 0)"), "def max(*n): return 2", "h(0)"),
+    "none": ("n = None\n" + COMPUTED.format("1 if n is None else 2"), "n = 3", "h(0)"),
+    "none over a built-in": (
+        "max = None\n" + COMPUTED.format("1 if max is None else 2"), "del max", "h(0)"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", NATIVE)
+def test_launchers_of_native_code_ask_as_well(what: str):
+    first, second, stored = NATIVE[what]
+    cells = Cells()
+    cells.run(first)
+    cells.run(KERNEL.format(stored))
+    assert {cells.launch() for _ in range(NATIVE_AFTER + 8)} == {1}
+    assert type(cells.names["k"]._launch).__name__ == "builtin_function_or_method"
+    cells.run(second)
+    assert cells.launch() == 2
 
 
 def decorated(add: int) -> str:
