@@ -132,10 +132,13 @@ def _member(choose: random.Random) -> Any:
 
 
 def _function(choose: random.Random) -> Any:
-    made = choose.choice([eval("lambda: nothing"), lambda: _kept, _raises, functools.cache(len)])
-    if choose.random() < 0.5 and isinstance(made, types.FunctionType):
-        made.__module__ = choose.choice([None, 3, "workbench.nothing"])
-        made.__wrapped__ = made  # its own: unwrapping would not end
+    made: Any = choose.choice(
+        [eval("lambda: nothing"), lambda: _kept, _raises, functools.cache(len)]
+    )
+    if choose.random() < 0.5 and type(made) is types.FunctionType and made is not _raises:
+        odd_one: Any = made
+        odd_one.__module__ = choose.choice([None, 3, "workbench.nothing"])
+        odd_one.__wrapped__ = made  # its own: unwrapping would not end
     return made
 
 
@@ -147,8 +150,8 @@ def _array(choose: random.Random) -> Any:
 
 def _strange_dict(choose: random.Random) -> Any:
     held = _Plain()
-    vars(held)[3] = 4
-    vars(held)[None] = held
+    names: dict[Any, Any] = vars(held)
+    names.update({3: 4, None: held})
     return choose.choice([held, type(held), vars(held), iter([held]), (n for n in ())])
 
 
