@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import os
 import subprocess
 import sys
 import types
@@ -16,8 +17,9 @@ import torch
 
 import workbench.language as tl
 import workbench.triton as triton
+from workbench.launch.fastpath import NATIVE_AFTER
 from workbench.source import register_text
-from workbench.source.captures import captures_of_value
+from workbench.source.captures import captures_of_value, describe_value
 
 KERNEL = "@triton.jit\ndef k(o):\n    tl.store(o, {})\n"
 AGGREGATE = """
@@ -79,6 +81,122 @@ CHANGES: dict[str, tuple[str, str, str]] = {
     ),
 }  # fmt: skip
 
+SETTINGS = "class C:\n    def __init__(self, n): self.n = n\n"
+
+#: The same of what compile-time functions read.
+READ: dict[str, tuple[str, str, str]] = {
+    "class method": (
+        "class C:\n    K = 1\n    @classmethod\n    def b(cls): return cls.K", "C.K = 2", "C.b()"
+    ),
+    "inherited member, overridden": ("class P:\n    K = 1\nclass C(P): pass", "C.K = 2", "C.K"),
+    "inherited by an object": (
+        "class P:\n    K = 1\nclass C(P): pass\nq = C()", "q.K = 2", "q.K"
+    ),
+    "cached property": (
+        f"{SETTINGS}    @functools.cached_property\n    def b(self): return self.n\nq = C(1)",
+        "q = C(2)", "q.b",
+    ),
+    "computed property": (
+        f"{SETTINGS}    @property\n    def b(self): return self.n\nq = C(1)", "q.n = 2", "q.b"
+    ),
+    "slots": (
+        "class C:\n    __slots__ = ('n',)\nq = C(); q.n = 1", "q.n = 2", "q.n"
+    ),
+    "slots, in a function": (
+        "class C:\n    __slots__ = ('n',)\nq = C(); q.n = 1\ndef f(c): return c.n",
+        "q.n = 2", "f(q)",
+    ),
+    "namespace": ("q = types.SimpleNamespace(n=1)", "q.n = 2", "q.n"),
+    "arguments": ("import argparse\nq = argparse.Namespace(n=1)", "q.n = 2", "q.n"),
+    "a text of its own": (
+        f"{SETTINGS}    def __repr__(self): return 'C'\nq = C(1)", "q.n = 2", "q.n"
+    ),
+    "the middle of a tensor": (
+        "t = torch.ones(3000, dtype=torch.int32)", "t[1500] = 2", "int(t[1500])"
+    ),
+    "the middle of a tensor of few bits": (
+        "t = torch.ones(64, 64, dtype=torch.bfloat16).T", "t[20, 30] = 2", "int(t[20, 30])"
+    ),
+    "metaclass": (
+        "class M(type):\n    @property\n    def b(cls): return cls.K\n"
+        "class C(metaclass=M): K = 1", "C.K = 2", "C.b",
+    ),
+    "member of a metaclass": (
+        "class M(type): K = 1\nclass C(metaclass=M): pass", "M.K = 2", "C.K"
+    ),
+    "attribute of a function": ("def f(): pass\nf.K = 1", "f.K = 2", "f.K"),
+    "attribute of a function, within": (
+        "def f(): return f.K\nf.K = 1", "f.K = 2", "f()"
+    ),
+    "attribute of a function, given": (
+        "def f(): pass\nf.K = 1\ndef g(f): return f.K", "f.K = 2", "g(f)"
+    ),
+    "defaults": ("def g(n=1): return n", "g.__defaults__ = (2,)", "g()"),
+    "a name over a built-in": ("", "def max(*n): return 2", "max(1, 0)"),
+    "an attribute that there was not": (
+        "class C: pass\nq = C()", "q.n = 2", "2 if hasattr(q, 'n') else 1"
+    ),
+    "an attribute with a default": ("class C: pass\nq = C()", "q.n = 2", "getattr(q, 'n', 1)"),
+    "an attribute by a computed name": (
+        f"{SETTINGS}q = C(1)\nw = ['n']", "q.n = 2", "getattr(q, w[0])"
+    ),
+    "all attributes": (f"{SETTINGS}q = C(1)", "q.n = 2", "vars(q)['n']"),
+    "all fields": (
+        "@dataclasses.dataclass\nclass C:\n    n: int\nq = C(1)", "q.n = 2",
+        "dataclasses.asdict(q)['n']",
+    ),
+    "a getter of attributes": (
+        f"{SETTINGS}q = C(1)\nimport operator\nget = operator.attrgetter('n')", "q.n = 2",
+        "get(q)",
+    ),
+    "lookup of an object's own": (
+        "class C:\n    def __getattr__(self, name): return K\nK = 1\nq = C()", "K = 2", "q.n"
+    ),
+    "special method": (
+        "class C:\n    def __len__(self): return K\nK = 1\nq = C()", "K = 2", "len(q)"
+    ),
+    "captured variable": (
+        "def make():\n    n = 1\n    def put(v):\n        nonlocal n\n        n = v\n"
+        "    def f(): return n\n    return put, f\nput, f = make()", "put(2)", "f()",
+    ),
+    "partial": ("def g(n): return n[0]\nh = [1]\nf = functools.partial(g, h)", "h[0] = 2", "f()"),
+    "method of an object": (
+        f"{SETTINGS}    def b(self): return self.n\nq = C(1)\nf = q.b", "q.n = 2", "f()"
+    ),
+    "item of a user's dict": (
+        "class D(dict): pass\nq = D(n=1)", "q['n'] = 2", "q['n']"
+    ),
+    "queue": ("import collections\nq = collections.deque([1])", "q[0] = 2", "q[0]"),
+    "number with attributes": (
+        "class I(int): pass\nq = I(5); q.n = 1", "q.n = 2", "q.n"
+    ),
+    "array of objects": (
+        "h = [1]\nG = np.empty(1, object)\nG[0] = h", "h[0] = 2", "G[0][0]"
+    ),
+    "an object in an array": (
+        "G = np.empty(1, object)\nG[0] = [1]", "G[0] = [2]", "G[0][0]"
+    ),
+    "bytes": ("b = bytearray([1])", "b[0] = 2", "b[0]"),
+    "an alias of a module": (
+        "m = types.ModuleType('m'); m.K = 1\nw = types.ModuleType('w'); w.K = 2", "m = w", "m.K"
+    ),
+    "a member of an enumeration": (
+        "class E(enum.Enum):\n    A = 1\n    def __init__(self, n): self.n = n",
+        "E.A.n = 2", "E.A.n",
+    ),
+    "all of an enumeration": (
+        "class E(enum.Enum):\n    A = 1\n    def __init__(self, n): self.n = n",
+        "E.A.n = 2", "[e.n for e in E][0]",
+    ),
+    "single dispatch": (
+        f"{SETTINGS}    @functools.singledispatchmethod\n"
+        "    def b(self, x): return self.n\nq = C(1)",
+        "q.n = 2", "q.b(0)",
+    ),
+    "another kind of equal number": ("G = [1]", "G[0] = 1.0", "2 if type(G[0]) is float else 1"),
+    "none": ("n = None\nq = [1]", "n = 1", "1 if n is None else 2"),
+}  # fmt: skip
+
 
 class Cells:
     """A notebook's names."""
@@ -88,7 +206,8 @@ class Cells:
     def __init__(self) -> None:
         self.names: dict[str, Any] = {
             "triton": triton, "tl": tl, "np": np, "enum": enum, "types": types,
-            "functools": functools, "dataclasses": dataclasses, "__name__": "__main__",
+            "functools": functools, "torch": torch,
+            "dataclasses": dataclasses, "__name__": "__main__",
         }  # fmt: skip
 
     def run(self, text: str) -> None:
@@ -114,6 +233,18 @@ def test_what_a_kernel_reaches_may_change(what: str, again: bool):
     cells.run(second)
     if again:
         cells.run(KERNEL.format(stored))
+    assert cells.launch() == 2
+
+
+@pytest.mark.parametrize("what", READ)
+def test_what_a_compile_time_function_reads_may_change(what: str):
+    first, second, read = READ[what]
+    cells = Cells()
+    cells.run(f"{first}\n@triton.constexpr_function\ndef reads():\n    return {read}\n")
+    cells.run(KERNEL.format("reads()"))
+    assert cells.launch() == 1
+    assert cells.names["k"].captures.unchanged() or "cached" in what
+    cells.run(second)
     assert cells.launch() == 2
 
 
@@ -143,6 +274,30 @@ def test_launches_of_kernels_with_plain_names_have_plain_guards():
     cells.run("K: tl.constexpr = 1\n" + HELPER)
     cells.run(KERNEL.format("h(0) + K"))
     assert all(type(space) is dict for space, _, _ in cells.names["k"].captures.guards)
+
+
+NATIVE = {
+    "data class": (f"{DATA}c = tl.constexpr(C(1))", "c = tl.constexpr(C(2))", "c.B"),
+    "member of a class": ("class C:\n    B = tl.constexpr(1)", "C.B = tl.constexpr(2)", "C.B"),
+    "list": ("G = [1]\n" + COMPUTED.format("G[0]"), "G[0] = 2", "h(0)"),
+    "a name over a built-in": (COMPUTED.format("max(1, 0)"), "def max(*n): return 2", "h(0)"),
+    "none": ("n = None\n" + COMPUTED.format("1 if n is None else 2"), "n = 3", "h(0)"),
+    "none over a built-in": (
+        "max = None\n" + COMPUTED.format("1 if max is None else 2"), "del max", "h(0)"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", NATIVE)
+def test_launchers_of_native_code_ask_as_well(what: str):
+    first, second, stored = NATIVE[what]
+    cells = Cells()
+    cells.run(first)
+    cells.run(KERNEL.format(stored))
+    assert {cells.launch() for _ in range(NATIVE_AFTER + 8)} == {1}
+    assert type(cells.names["k"]._launch).__name__ == "builtin_function_or_method"
+    cells.run(second)
+    assert cells.launch() == 2
 
 
 def decorated(add: int) -> str:
@@ -242,3 +397,101 @@ threads = [threading.Thread(target=use, args=(n,)) for n in ("compile", "jit", "
 assert not errors, errors
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_linked_objects_may_be_many():
+    class Link:
+        def __init__(self, n: int, link: Any) -> None:
+            self.n, self.link = n, link
+
+    first = link = Link(0, None)
+    for n in range(1, 3000):
+        link = Link(n, link)
+    nested: Any = ()
+    for _ in range(3000):
+        nested = (nested,)
+    for value in (link, nested):
+        found = captures_of_value(value)
+        assert found.unchanged()
+        assert describe_value(value) == describe_value(value)
+    found = captures_of_value(link)
+    first.n = 5
+    assert not found.unchanged()
+
+
+def test_what_holds_itself_twice_a_level_is_looked_at_once():
+    value: Any = (object(),)
+    for _ in range(60):
+        value = (value, value)
+    assert len(captures_of_value(value).values) < 200
+
+
+def test_attributes_that_nobody_mentions_do_not_count():
+    cells = Cells()
+    cells.run(
+        f"{SETTINGS}q = C(1)\ndef f(c): return c.n\n"
+        "@triton.constexpr_function\ndef reads(): return f(q) + q.n\n"
+    )
+    cells.run(KERNEL.format("reads()"))
+    cells.launch()
+    found, held = cells.names["k"].captures, cells.names["q"]
+    for n in range(1000):
+        setattr(held, f"other{n}", n)
+    assert found.unchanged()
+    assert cells.names["k"].captures is found
+    held.n = 2
+    assert not found.unchanged()
+
+
+def test_what_is_read_by_name_is_told():
+    cells = Cells()
+    cells.run("K: tl.constexpr = 1\nclass C:\n    B = 1\nq = C()\nG = [1]\n")
+    cells.run("@triton.constexpr_function\ndef reads(): return K + q.B + G[0]\n")
+    told = cells.names["reads"].used_global_vals
+    assert {name for name, _ in told} == {"K", "q", "G"}
+    assert all(value is cells.names[name] for (name, _), (value, _) in told.items())
+    assert all(space is cells.names for _, space in told.values())
+
+
+ODD = """
+import functools, threading, weakref, argparse, logging
+class C:
+    def __init__(self): self.n, self.held = 1, {1, 2}
+    @functools.cached_property
+    def b(self): return 1
+    @functools.singledispatchmethod
+    def d(self, x): return 1
+    @d.register
+    def _(self, x: str): return 2
+    @functools.lru_cache
+    def l(self): return 1
+q = C()
+q.lock, q.again, q.ref = threading.Lock(), threading.RLock(), weakref.ref(C)
+q.log = logging.getLogger()
+q.sets = frozenset(["a", "b", "c", "d", ("e", 1), None]), {"x", "y", "z"}
+q.function = eval("lambda x: x in {'a', 'b', 'c', 'd'}")
+q.objects = [object(), C]
+@triton.constexpr_function
+def reads(x):
+    q.b, q.d(x), q.d("x"), q.l(), q.sets, q.lock, q.again, q.ref, q.log, q.function, q.objects
+    return 1 if x in {"a", "b", "c", "d"} else 2
+"""
+
+
+def test_keys_are_the_same_in_another_process(tmp_path):
+    code = (
+        "import sys, workbench.triton as triton\nfrom workbench.source import register_text\n"
+        "text = sys.stdin.read()\nregister_text('<odd>', text)\n"
+        "names = {'triton': triton, '__name__': '__main__'}\n"
+        "exec(compile(text, '<odd>', 'exec'), names)\n"
+        "from workbench.source.captures import describe_value\n"
+        "print(names['reads'].cache_key, describe_value(names['q']))"
+    )
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", code], input=ODD, capture_output=True, check=True, text=True,
+            timeout=60, env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    }  # fmt: skip
+    assert len(said) == 1

@@ -65,3 +65,8 @@ LONG: dict[str, Callable[[int], str]] = {
     ),
 }
 NESTED = _nested
+
+
+def sum_of_offsets(count: int) -> str:
+    """Return a kernel that moves one pointer many times."""
+    return kernel(f"x = tl.load(p + i + {' + '.join(['n'] * count)})")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import cProfile
 import pstats
+from typing import Any
 
 import pytest
 
-from tests.targets.sources import LONG, NESTED, kernel
+from tests.targets.sources import LONG, NESTED, kernel, sum_of_offsets
 from workbench import run_cell
 from workbench.bench.results import KernelResult
-from workbench.source import deep
+from workbench.source import UnsupportedSyntaxError, deep, depth
 from workbench.targets.nvidia import toolchain
 
 TARGETS = ["cpu", "sm_90a"]
@@ -47,6 +48,29 @@ def test_work_grows_with_the_length_alone(way: str, target: str, monkeypatch: py
     few, more, most = (calls(LONG[way](count), target) for count in (4, 10, 20))
     # Linear: 10/6 as much is added the second time. A square would add 3.6 times as much.
     assert most - more < 2.2 * (more - few)
+
+
+def test_pointers_that_are_moved_often_are_looked_at_once(monkeypatch: pytest.MonkeyPatch):
+    """Each was asked for all that it is made of: 100 moves were looked at 5,000 times."""
+    monkeypatch.setattr(toolchain, "find", {"ptxas": toolchain.find("ptxas")}.get)
+    profile = deep(lambda: _profile(sum_of_offsets(100)))()
+    (looks,) = [n for (_, _, name), (n, *_) in profile.items() if name == "_made_of"]
+    assert looks < 500
+
+
+def _profile(text: str) -> Any:
+    profile = cProfile.Profile(subcalls=False, builtins=False)
+    profile.runcall(compiled, text, "sm_90a")
+    return pstats.Stats(profile).stats  # type: ignore[attr-defined]
+
+
+def test_what_nests_too_deeply_is_refused_with_a_place(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(depth, "_STACKS", (32 << 20,))
+    with pytest.raises(UnsupportedSyntaxError, match="nests deeper") as caught:
+        compiled(LONG["sum"](4000), "cpu")
+    assert caught.value.span is not None
+    assert caught.value.span.line == 10
+    assert "several statements" in (caught.value.hint or "")
 
 
 DEEP = {"sum": 2000, "signs": 1000, "ifs": 400, "early returns": 400, "methods": 1000}

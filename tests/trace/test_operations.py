@@ -25,6 +25,7 @@ from workbench.trace import (
     coverage,
     delta,
     limits,
+    links,
     pack,
     problems,
     row_runs,
@@ -297,3 +298,12 @@ def test_a_part_of_the_accesses_says_that_it_is_one(monkeypatch: pytest.MonkeyPa
     whole, part = limits.limited(dataclasses.replace(add_trace(), access=entries)).access
     assert (len(whole.addr), whole.accesses) == (4, None)
     assert (len(part.addr), part.accesses) == (4, 6)
+
+
+def test_texts_that_were_counted_are_not_kept() -> None:
+    trace = add_trace()
+    for n in range(40):
+        strings = tuple(f"{text}\n# {n}" for text in trace.strings)
+        assert coverage(dataclasses.replace(trace, strings=strings))
+    assert len(links._known) <= links._MOST_KNOWN
+    assert all(len(digest) == 32 for digest, _ in links._known)

@@ -229,9 +229,10 @@ def test_another_module_in_place_of_the_compilers_is_another_configuration():
 def test_arrays_to_be_kept_are_parameters(option):
     out = np.zeros(7, np.float32)
     options = {option: ["frist_ptr"], "do_bench": lambda call, quantiles: call() or [1] * 3}
-    kernel = wb.autotune(ACCUMULATING, key=["n"], **options)(store_ones)
     with pytest.raises(OptionError, match=f"{option} names 'frist_ptr', which is no parameter"):
-        kernel[(1,)](out, None, 7)
+        wb.autotune(ACCUMULATING, key=["n"], **options)(store_ones)
+    with pytest.raises(wb.KernelError, match=f"{option} is a list of parameters' names"):
+        wb.autotune(ACCUMULATING, key=["n"], **{option: "first_ptr"})(store_ones)
     options[option] = ["n"]  # a number is not changed
     kernel = wb.autotune(ACCUMULATING, key=["n"], **options)(store_ones)
     kernel[(1,)](out, None, 7)

@@ -13,7 +13,8 @@ import pytest
 import workbench as wb
 from workbench.magics.cells import run_cell
 from workbench.questions.answers import OpPlace
-from workbench.source.captures import captures, chains_of
+from workbench.source.captures import captures
+from workbench.source.mentioned import chains_of
 from workbench.source.files import shown_file, shown_text
 from workbench.source.kernels import kernel_source
 from workbench.trace import to_json

@@ -91,7 +91,17 @@ def lower_block(act: Activation, statements: Sequence[ast.stmt]) -> None:
             _skip(act, node)
         except PoisonError:
             _skip(act, node)
+        except RecursionError:
+            act.session.report(_too_deep(act, node))
+            _skip(act, node)
     act.unread = unread
+
+
+def _too_deep(act: Activation, node: ast.stmt) -> KernelError:
+    return act.error(
+        UnsupportedSyntaxError, "this statement nests deeper than the compiler can follow", node,
+        hint="write a long sum in several statements: s = a + b, then s = s + c",
+    )  # fmt: skip
 
 
 def _skip(act: Activation, node: ast.stmt) -> None:

@@ -36,6 +36,7 @@ from workbench.launch.launchers import (
 from workbench.source import KernelSource
 from workbench.source.arguments import Argument
 from workbench.source.captures import Captures
+from workbench.source.watched import Watched
 
 #: Launches after which native code pays (it takes about 20 ms to make).
 NATIVE_AFTER = 32
@@ -195,7 +196,7 @@ class FastPath:
         code = next((known.native for known in self._known), None)
         if self._guarded and all(known.condition is None for known in self._known):
             return None
-        if code is None or any(type(space) is not dict for space, _, _ in self._guards):
+        if code is None or any(type(s) not in (dict, Watched) for s, _, _ in self._guards):
             return None
         latest = self._known[-1]
         names = [p.name for p in self._source.parameters]

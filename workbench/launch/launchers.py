@@ -31,6 +31,7 @@ from workbench.launch.descriptors import TensorDescriptor
 from workbench.launch.grids import Grid, resolve_grid
 from workbench.launch.measures import measure_address, measure_integer, python_words
 from workbench.source import KernelSource
+from workbench.source.watched import ABSENT, Watched
 
 # -- generated launchers ----------------------------------------------------------------------
 #: What a launcher passes on for a parameter that a call leaves out.
@@ -96,7 +97,13 @@ def launcher_text(
         checks.append(f"not ({' and '.join(f'_p{n}' for n in tensors)})")
     for number, (space, name, value) in enumerate(guards):
         scope[f"_s{number}"], scope[f"_g{number}"] = space, value
-        checks.append(f"_s{number}.get({name!r}) is not _g{number}")
+        if isinstance(space, Watched):
+            checks.append(f"not _s{number}.unchanged()")
+        elif value is ABSENT:
+            checks.append(f"{name!r} in _s{number}")
+        else:  # None may be a value, so that what is not there is something else
+            other = f", _s{number}" if value is None else ""
+            checks.append(f"_s{number}.get({name!r}{other}) is not _g{number}")
     where = "0"
     if on_gpu:
         where = f"_stream({names[tensors[0]]}.get_device())" if tensors else "_stream(_device)"

@@ -26,6 +26,7 @@ from workbench.launch.native_plan import (
     Plan,
     Slot,
 )
+from workbench.source.watched import ABSENT, Watched
 
 _ITEMS = tuple.__basicsize__ // 8  # words of a tuple before its items
 
@@ -180,9 +181,19 @@ class Writer:
     def _check_guards(self) -> None:
         get = self._api("PyDict_GetItem")
         for space, name, value in self.plan.guards:
+            if isinstance(space, Watched):
+                self._check_watched(space)
+                continue
             words = f"ptr {self._object(space)}, ptr {self._object(sys.intern(name))}"
             found = self._op(f"call ptr {get}({words})")
-            self._need_equal("ptr", found, self._object(value))
+            self._need_equal("ptr", found, "null" if value is ABSENT else self._object(value))
+
+    def _check_watched(self, watched: Watched) -> None:
+        call = self._api("PyObject_CallNoArgs")
+        # A constant that never goes away: its address says what it is.
+        said = self._owned(f"call ptr {call}(ptr {self._object(watched.unchanged)})")
+        self._drop(said)
+        self._need_equal("ptr", said, self._object(True))
 
     def _read_slots(self) -> None:
         number = 0

@@ -125,7 +125,7 @@ class JITCallable:
         """Captured plain values: (name, id of the namespace) -> (value, namespace)."""
         plain = (
             (name, value, space)
-            for space, name, value in self.captures.guards
+            for space, name, value in self.captures.read
             if not callable(value) and not isinstance(value, types.ModuleType)
         )
         return {(name, id(space)): (value, space) for name, value, space in plain}
@@ -204,7 +204,18 @@ def _plain(value: Any) -> Any:
 
 
 def constexpr_function(fn: Callable[..., Any]) -> ConstexprFunction:
-    """Make a Python function callable from kernels, where it runs at compile time."""
+    """Make a Python function callable from kernels, where it runs at compile time.
+
+    A kernel is compiled again when something has changed that the function reads by names: global
+    and captured variables, attributes of objects, classes and functions, items of containers, bytes
+    of arrays, and the same of all Python functions that it calls. Big arrays are compared at each
+    launch, at the speed of memory; one that is read-only (`setflags(write=False)`) is not.
+    What is not followed: what the function imports itself, reads from files or clocks, or gets
+    from C code; attributes put on kernels; `__class__`, `__bases__`, `__code__` or `__dict__` given
+    another value; the inside of locks, loggers, weak references and objects of C code that show
+    nothing of it; arrays of over 64 MiB in all that change in place, and on a GPU what changes a
+    tensor without torch; more than 20,000 things.
+    """
     return ConstexprFunction(fn)
 
 

@@ -51,9 +51,10 @@ from workbench.runtime.launching import (
     stream_number,
 )
 from workbench.source import KernelSource, LaunchError
-from workbench.source.captures import Captures, captures_of, guard_key, reaching
+from workbench.source.captures import Captures, captures_of, reaching
 from workbench.source.given import several, wrong_kind
 from workbench.source.parameters import Parameter, parameters_of
+from workbench.source.watched import guard_key
 
 T = TypeVar("T")
 

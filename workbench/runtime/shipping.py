@@ -21,7 +21,7 @@ from workbench.language.versions import redirected
 from workbench.runtime.callables import ConstexprFunction
 from workbench.runtime.jit import JITFunction
 from workbench.source import KernelSource
-from workbench.source.captures import names_of
+from workbench.source.mentioned import names_of
 
 
 class ShippingError(Exception):

@@ -10,7 +10,8 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
+from hashlib import sha256
 from itertools import compress
 
 from workbench.trace.schema import RowMap, Trace
@@ -64,12 +65,25 @@ _ADDRESS, _PADDING = re.compile(r"\s*/\*\w+\*/"), re.compile(r"(nop|int3)", re.I
 _JUMP = re.compile(r"BRA `\((.+)\)")
 
 
-@lru_cache(maxsize=32)
-def _counted(text: str, machine: bool) -> list[bool]:
-    """Return for each row whether it counts; an output is written from one trace several times."""
-    lines = text.split("\n")
-    counts = _computes if machine else _says
-    return [counts(lines, row) for row in range(len(lines))]
+def _counted(text: str, machine: bool) -> bytes:
+    """Return for each row whether it counts; an output is written from one trace several times.
+
+    What is remembered of a text is its digest, and a byte a row.
+    """
+    key = sha256(text.encode(errors="surrogatepass")).digest(), machine
+    found = _known.get(key)
+    if found is None:
+        lines = text.split("\n")
+        counts = _computes if machine else _says
+        found = bytes(counts(lines, row) for row in range(len(lines)))
+        for oldest in list(_known)[: max(0, len(_known) - _MOST_KNOWN + 1)]:
+            _known.pop(oldest, None)
+        _known[key] = found
+    return found
+
+
+_known: dict[tuple[bytes, bool], bytes] = {}
+_MOST_KNOWN = 32
 
 
 #: A letter or a digit, as `isalnum` says of one.

@@ -129,8 +129,8 @@ class Autotuner(_Wrapper):
         ]
         self.keys = several(key, "key is a list of parameters' names", 'e.g. ["n"]', str)
         self.cache: dict[tuple[Any, ...], Config] = {}
-        self.reset_to_zero = list(reset_to_zero or ())
-        self.restore_value = list(restore_value or ())
+        self.reset_to_zero = self._of_parameters("reset_to_zero", reset_to_zero)
+        self.restore_value = self._of_parameters("restore_value", restore_value)
         self.user_defined_pre_hook = pre_hook is not None
         self.user_defined_post_hook = post_hook is not None
         self.pre_hook = pre_hook or self._prepare_arrays
@@ -374,16 +374,18 @@ class Autotuner(_Wrapper):
 
     # -- arrays before and after trials ---------------------------------------------------
     def _prepare_arrays(self, named: Mapping[str, Any], reset_only: bool = False) -> None:
-        for value in self._arrays("reset_to_zero", self.reset_to_zero, named).values():
+        for value in self._arrays(self.reset_to_zero, named).values():
             _clear(value)
         if not reset_only:
-            found = self._arrays("restore_value", self.restore_value, named)
+            found = self._arrays(self.restore_value, named)
             self.restore_copies = {name: _copy(value) for name, value in found.items()}
 
-    def _arrays(
-        self, option: str, names: Sequence[str], named: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Return the arrays of some names; an optional one may not be there in this launch."""
+    def _of_parameters(self, option: str, given: Sequence[str] | None) -> list[str]:
+        """Return the names of an option; each must be a parameter's."""
+        names = several(
+            () if given is None else given, f"{option} is a list of parameters' names",
+            f'e.g. {option}=["out"]', str,
+        )  # fmt: skip
         for name in names:
             if name not in self.arg_names:
                 kernel = self.base_fn.__name__
@@ -392,6 +394,10 @@ class Autotuner(_Wrapper):
                     hint=f"its parameters are {', '.join(self.arg_names)}",
                     code="K112",
                 )
+        return names
+
+    def _arrays(self, names: Sequence[str], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arrays of some names; an optional one may not be there in this launch."""
         return {name: named[name] for name in names if arrays.is_array(named.get(name))}
 
     def _restore_arrays(self, named: Mapping[str, Any], exception: Any = None) -> None:

@@ -116,15 +116,20 @@ class _Room:
         self._found: dict[Value, bool] = {}
 
     def has(self, value: Value) -> bool:
-        """Say whether all that a value is made of is such."""
+        """Say whether all that a value is made of is such; each is looked at once."""
         if value not in self._found:
             seen, waiting, found = {value}, [value], True
             while waiting and found:
-                more = self._made_of(waiting.pop())
+                one = waiting.pop()
+                if (known := self._found.get(one)) is not None:
+                    found = known
+                    continue
+                more = self._made_of(one)
                 found = more is not None
-                waiting += [one for one in more or () if one not in seen]
+                waiting += [other for other in more or () if other not in seen]
                 seen.update(more or ())
-            self._found[value] = found
+            # Where all of it has room, so has all that was met.
+            self._found.update(dict.fromkeys(seen if found else (value,), found))
         return self._found[value]
 
     def _made_of(self, value: Value) -> Sequence[Value] | None:

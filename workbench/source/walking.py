@@ -1,0 +1,718 @@
+"""Follows what functions and values hold; `captures.py` says what counts."""
+
+from __future__ import annotations
+
+import ast
+import os
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import count
+from typing import Any, cast
+
+from workbench.source.errors import KernelError
+from workbench.source.kernels import KernelSource, kernel_source
+from workbench.source.looking import (
+    OURS,
+    buffer_of,
+    dict_of,
+    has_own_lookup,
+    inherits_plain,
+    is_a,
+    is_constexpr,
+    is_enum,
+    is_enum_class,
+    is_frozen,
+    is_installed,
+    is_library_function,
+    is_library_module,
+    is_made,
+    is_our_type,
+    is_ours,
+    is_plain,
+    is_silent,
+    is_tensor,
+    is_users_type,
+    items_of,
+    kind_of,
+    members_of,
+    module_dict,
+    mro_of,
+    name_of_type,
+    opaque_text,
+    own_dict,
+    plain_text,
+    says_all,
+    slot,
+    slots_of,
+    source_of,
+)
+from workbench.source.mentioned import CALLED, Chain, code_text, mentioned
+from workbench.source.watched import (
+    ABSENT,
+    Guard,
+    Watched,
+    holds,
+    in_parts,
+    same_bytes,
+    same_items,
+)
+
+
+@dataclass(slots=True)
+class Captures:
+    """All device functions that a kernel can reach (itself first) and the values they read.
+
+    `values` holds (where, text) pairs that are equal where the values are; `guards` holds
+    (namespace, name, object): as long as every name still means that very object, nothing changed.
+    `read` holds the same of what functions look up by name outside themselves.
+    """
+
+    sources: list[KernelSource] = field(default_factory=list[KernelSource])
+    values: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    guards: list[Guard] = field(default_factory=list[Guard])
+    read: list[Guard] = field(default_factory=list[Guard])
+
+    def unchanged(self) -> bool:
+        """Say whether every captured name still means what it meant."""
+        return all(map(holds, self.guards))
+
+
+#: The most things that are looked at, and the most bytes of arrays.
+_MOST_PARTS = 20_000
+_MOST_BYTES = 64 << 20
+_COUNT, _PROCESS = count(), os.urandom(8).hex()
+
+
+def _unique() -> str:
+    """Return a text for what is too much to tell: it is never what it was, in any process."""
+    return f"never the same {_PROCESS} {os.getpid()} {next(_COUNT)}"
+
+
+@dataclass(slots=True)
+class _Holder:
+    """A module, a class or an object on which names are looked up.
+
+    `names` are those that a function looks up on it by itself; where it is `open` it gets about,
+    and all names that any function mentions count; where `all` is set, whatever it has.
+    """
+
+    where: str
+    thing: Any
+    names: set[str] = field(default_factory=set[str])
+    done: set[str] = field(default_factory=set[str])
+    open: bool = False
+    all: bool = False
+
+
+class Walk:
+    """Writes down what one thing after the other reaches, each once.
+
+    What a thing holds waits in a list: objects may be linked as deep as they like.
+    """
+
+    def __init__(self, *, everything: bool = False) -> None:
+        self.found = Captures()
+        self._watched = Watched()
+        #: What has been looked at, by id: where it was met, and the thing itself, which stays.
+        self._seen: dict[int, tuple[str, Any]] = {}
+        #: What waits, the next one last, and what the thing at hand holds, in order.
+        self._waiting: list[tuple[str, Any, bool]] = []
+        self._held: list[tuple[str, Any, bool]] = []
+        self._holders: dict[int, _Holder] = {}
+        #: Those on which there are names to look up.
+        self._fresh: list[_Holder] = []
+        #: Names of attributes that any function mentions; whether some function looks at all.
+        self._names: set[str] = set()
+        self._everything = everything
+        self._visited: set[int] = set()
+        self._bytes = 0
+
+    def take(self, value: Any) -> None:
+        """Begin with a value."""
+        self._push("", value)
+
+    def finish(self) -> Captures:
+        """Return what all that was begun with reaches."""
+        before: Any = None
+        while True:
+            while self._held or self._waiting:
+                self._waiting += reversed(self._held)
+                self._held.clear()
+                self._take(*self._waiting.pop())
+            known = len(self._names), self._everything
+            if known != before:  # for all that was met until now
+                before, self._fresh = known, list(self._holders.values())
+            if not self._fresh:
+                break
+            fresh, self._fresh = self._fresh, []
+            for holder in fresh:
+                self._look_up(holder)
+        for holder in self._holders.values():
+            self._watch(holder)
+        if self._watched:
+            self.found.guards.append(self._watched.guard)
+        return self.found
+
+    def _push(self, where: str, value: Any, goes: bool = True) -> None:
+        """Have a value looked at; `goes`: it may get anywhere, and is not only called."""
+        self._held.append((where, value, goes))
+
+    def _say(self, where: str, text: str) -> None:
+        self.found.values.append((where, text))
+
+    # -- functions ------------------------------------------------------------------------
+    def visit(self, source: KernelSource) -> None:
+        """Write down a function's text, its defaults, and what its names mean."""
+        function = cast("types.FunctionType", source.function)
+        if id(function) in self._visited:
+            return
+        self._visited.add(id(function))
+        self.found.sources.append(source)
+        if hasattr(function, "__wrapped__"):  # what can be read is what it wraps
+            self._say(source.name, code_text(function.__code__))
+        self._visit_code(source.name, function, source.names, source)
+
+    def _visit_code(
+        self,
+        where: str,
+        function: types.FunctionType,
+        scope: Mapping[str, Any],
+        source: KernelSource | None,
+    ) -> None:
+        read = mentioned(function.__code__)
+        outer, attributes = dict(read.outer), read.attributes | read.texts
+        if source is not None and source.edited:
+            names, more = _names_in_text(source)
+            outer, attributes = dict.fromkeys([*outer, *names], _ITSELF), attributes | more
+        self._names |= attributes
+        if attributes & _LOOKING or not _VARS.isdisjoint(outer) or _computes_names(outer, source):
+            self._everything = True
+        named = function.__kwdefaults__
+        defaults = (*(function.__defaults__ or ()), *sorted(named.items() if named else ()))
+        if defaults:
+            self._push(f"{where} defaults", defaults)
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+        captured: dict[str, Any] = {}
+        for name, chains in outer.items():
+            if name in cells:
+                try:
+                    value = cells[name].cell_contents
+                except ValueError:  # nothing yet
+                    continue
+                captured[name] = value
+                self._watched.cell(cells[name], value)
+                self.found.read.append((captured, name, value))
+            elif name in scope:
+                value = scope[name]
+                if not (is_a(value, types.ModuleType) and is_ours(value)):
+                    self.found.guards.append((scope, name, value))
+                    self.found.read.append((scope, name, value))
+            else:
+                self.found.guards.append((scope, name, ABSENT))
+                continue
+            self._use(f"{where}.{name}", value, chains)
+
+    def _take_function(self, where: str, function: types.FunctionType, goes: bool) -> None:
+        self._say(where, f"function {_name_of_function(function)}")
+        space = function.__globals__.get("__name__", "")
+        if type(space) is str and space.partition(".")[0] in OURS:
+            return
+        if is_library_function(function):
+            # A decorator's, perhaps: what it holds is the user's.
+            for name, cell in zip(
+                function.__code__.co_freevars, function.__closure__ or (), strict=True
+            ):
+                self._push(f"{where}.{name}", _content(cell))
+            if function.__dict__:
+                self._open(where, function, all=True)
+            if space in _LOOKING_MODULES and where[-2:] != "__":
+                self._everything = True
+            return
+        try:
+            source = kernel_source(function)
+        except Exception:  # a lambda, code without text
+            source = None
+        if source is not None:
+            self.visit(source)
+        else:
+            self._say(where, code_text(function.__code__))
+            self._visit_code(where, function, function.__globals__, None)
+        before = function.__defaults__
+        if before is not None:
+            self._watched.check((id(function), id(before)), lambda: function.__defaults__ is before)
+        if goes:
+            self._open(where, function)
+
+    # -- names that are looked up ---------------------------------------------------------
+    def _use(self, where: str, value: Any, chains: Iterable[Chain]) -> None:
+        """Look at what an outer name means, as it is used."""
+        if is_a(value, types.ModuleType) and is_ours(value):
+            return
+        chains = sorted(chains)
+        if () in chains or not (is_constexpr(value) or _has_names(value)):
+            self._push(where, value, any(chain != (CALLED,) for chain in chains))
+            return
+        for chain in chains:
+            self._follow(where, value, chain)
+
+    def _follow(self, where: str, holder: Any, chain: Chain) -> None:
+        """Look at what `holder.a.b` means."""
+        for place, name in enumerate(chain):
+            if name == CALLED:
+                self._push(where, holder, False)
+                return
+            if is_ours(holder):
+                return
+            if is_constexpr(holder):
+                self._say(where, "constexpr")
+                holder = holder.value
+                if name == "value" and not _has_names(holder):
+                    continue
+            if not _has_names(holder):
+                break
+            found = self._find(where, holder, name)
+            if found is None:
+                return
+            where, holder = f"{where}.{name}", found[0]
+            if place + 1 < len(chain) and chain[place + 1] == CALLED:
+                break
+        self._push(where, holder, chain[-1] != CALLED)
+
+    def _find(self, where: str, holder: Any, name: str) -> tuple[Any] | None:
+        """Return what stands under a name, None where that is not for sure; and have it watched."""
+        if is_a(holder, types.ModuleType):
+            space = module_dict(holder)
+            found = space.get(name, ABSENT)
+            self.found.guards.append((space, name, found))
+            if found is ABSENT and "__getattr__" in space:
+                self._push(f"{where}.__getattr__", space["__getattr__"])
+            return None if found is ABSENT else (found,)
+        held = self._holder(where, holder)
+        held.names.add(name)
+        held.done.add(name)
+        if is_a(holder, type):
+            found = member_of(holder, name)
+            if found is ABSENT:
+                self._open(where, holder)
+                return None
+            if _is_bound(found) and type(found) is not types.FunctionType:
+                self._open(where, holder)  # a class method gets the class
+            return (found,)
+        kind = kind_of(holder)
+        self._holder(f"{where}.__class__", kind).names.add(name)
+        found, member = (dict_of(holder) or {}).get(name, ABSENT), member_of(kind, name)
+        if type(member) is types.MemberDescriptorType:
+            found = _slot_or_absent(member, holder)
+        elif member is not ABSENT and _is_bound(member):
+            found = ABSENT
+        elif found is ABSENT:
+            found = member
+        if found is ABSENT:  # what finds it, a method or `__getattr__`, gets the object
+            self._open(where, holder)
+            return None
+        return (found,)
+
+    def _holder(self, where: str, thing: Any) -> _Holder:
+        found = self._holders.get(id(thing))
+        if found is None:
+            found = self._holders[id(thing)] = _Holder(where, thing)
+        self._fresh.append(found)
+        return found
+
+    def _open(self, where: str, thing: Any, *, all: bool = False) -> None:  # noqa: A002
+        """Count all names that functions mention, or `all` that it has, of what gets about."""
+        holder = self._holder(where, thing)
+        holder.all = holder.all or all
+        if holder.open:
+            return
+        holder.open = True
+        if is_a(thing, type):
+            self._open_class(where, thing)
+        elif is_users_type(kind_of(thing)):
+            self._push(f"{where}.__class__", kind_of(thing))
+
+    def _open_class(self, where: str, kind: type) -> None:
+        """Count the special methods of a class, which run where nobody calls them by name."""
+        holder = self._holder(where, kind)
+        for one in (*mro_of(kind), *mro_of(type(kind))):
+            if not is_users_type(one) or is_installed(one):
+                continue
+            special = filter(_is_special, own_dict(one))
+            holder.names.update(name for name in special if _is_code(own_dict(one)[name]))
+        if any(is_our_type(one) for one in mro_of(kind)):
+            holder.names |= _OF_AGGREGATES
+        if is_enum_class(kind):
+            self._push(f"{where}._member_map_", own_dict(kind).get("_member_map_"))
+
+    def _look_up(self, holder: _Holder) -> None:
+        """Look up the names on a holder that were not."""
+        names = self._wanted(holder) - holder.done
+        holder.done |= names
+        for space in _spaces(holder.thing):
+            for name in sorted(names & space.keys() if len(space) > 8 else names):
+                found = space.get(name, ABSENT)
+                if found is not ABSENT and not (
+                    is_a(found, types.ModuleType) and is_a(holder.thing, types.ModuleType)
+                ):
+                    self._push(f"{holder.where}.{name}", found, not is_a(holder.thing, type))
+
+    def _wanted(self, holder: _Holder) -> set[str]:
+        if not holder.open:
+            return set(holder.names)
+        names = holder.names | self._names
+        if (holder.all or self._everything) and not is_a(holder.thing, types.ModuleType):
+            names |= {
+                name
+                for space in _spaces(holder.thing)
+                for name in space
+                if type(name) is str and not (is_a(holder.thing, type) and _is_special(name))
+            }
+        return names
+
+    def _watch(self, holder: _Holder) -> None:
+        """Have a launch ask whether names still mean on a holder what they meant."""
+        thing, names = holder.thing, self._wanted(holder)
+        if is_a(thing, types.ModuleType):
+            space = module_dict(thing)
+            for name in sorted(names & space.keys()):
+                if not is_a(space[name], types.ModuleType):
+                    self._watched.entry(space, name, space[name])
+            return
+        if is_a(thing, type):
+            for kinds in (mro_of(thing), mro_of(kind_of(thing))):
+                self._watch_spaces([own_dict(one) for one in kinds if is_users_type(one)], names)
+            return
+        space = dict_of(thing)
+        if space is not None:
+            self._watch_spaces([space], names)
+            if holder.all or self._everything:
+                keys = frozenset(space)
+                self._watched.check((id(space), keys), lambda: space.keys() == keys)
+        for name, member in sorted(slots_of(thing).items()) if is_made(kind_of(thing)) else ():
+            if name in names:
+                before = _slot_or_absent(member, thing)
+                self._watched.check(
+                    (id(thing), name, id(before)),
+                    lambda member=member, before=before: _slot_or_absent(member, thing) is before,
+                )
+
+    def _watch_spaces(self, spaces: Sequence[Any], names: set[str]) -> None:
+        """Watch names of dicts of which the first that has one counts."""
+        left = names
+        for space in spaces:
+            here = left & space.keys()
+            for name in sorted(here):
+                self._watched.entry(space, name, space[name])
+            left = left - here
+            self._watched.absent(space, left)
+
+    # -- values ---------------------------------------------------------------------------
+    def _take(self, where: str, value: Any, goes: bool) -> None:
+        """Write down what a value is, and have what it holds looked at."""
+        if is_plain(value):
+            self._say(where, plain_text(value))
+        elif is_a(value, types.ModuleType):
+            if goes and not is_ours(value) and not is_library_module(value):
+                self._open(where, value)
+        elif (before := self._seen.get(id(value))) is not None:
+            self._say(where, f"as {before[0]}")
+            if goes and type(value) is types.FunctionType and not is_library_function(value):
+                self._open(before[0], value)
+        elif len(self._seen) > _MOST_PARTS:
+            self._say(where, _unique())
+        else:
+            self._seen[id(value)] = where, value
+            self._take_new(where, value, goes)
+
+    def _take_new(self, where: str, value: Any, goes: bool) -> None:
+        source = source_of(value)
+        if source is not None:
+            self._say(where, f"device function {source.name}")
+            self.visit(source)
+        elif is_a(value, type):
+            self._say(where, name_of_type(value))
+            if is_users_type(value):
+                self._open(where, value)
+        elif type(value) is types.FunctionType:
+            self._take_function(where, value, goes)
+        elif is_our_type(kind_of(value)):
+            self._take_ours(where, value)
+        else:
+            self._take_object(where, value)
+
+    def _take_ours(self, where: str, value: Any) -> None:
+        """Look at an object of the compiler's own: what it wraps is the user's."""
+        kind = kind_of(value)
+        if is_constexpr(value):
+            self._say(where, "constexpr")
+            self._push(where, value.value)
+        elif hasattr(kind, "__compile_time__") or hasattr(kind, "kernel_source"):
+            self._say(where, name_of_type(kind))
+            for name in ("instance", "function", "fn"):
+                if name in (dict_of(value) or {}):
+                    self._push(f"{where}.{name}", vars(value)[name])
+        else:
+            self._take_object(where, value)
+
+    def _take_object(self, where: str, value: Any) -> None:
+        kind = kind_of(value)
+        name = name_of_type(kind)
+        if is_enum(value):
+            self._holder(where, value).names.update(_OF_ENUMS)
+        if is_silent(kind):
+            self._say(where, name)
+        elif is_a(value, types.CodeType):
+            self._say(where, code_text(value))
+        elif is_a(value, types.BuiltinFunctionType) and is_a(value.__self__, types.ModuleType):
+            self._say(where, f"{value.__module__}.{value.__qualname__}")
+        elif self._take_contents(where, name, value):
+            if not is_tensor(value) and (is_users_type(kind) or dict_of(value)):
+                self._open(where, value, all=not is_users_type(kind))
+        elif is_users_type(kind):
+            self._say(where, name)
+            self._open(where, value)
+        else:
+            self._everything = self._everything or name in _LOOKING_TYPES
+            self._take_library(where, name, value)
+
+    def _take_contents(self, where: str, name: str, value: Any) -> bool:
+        """Write down what a number, a container or an array holds; whether it is one."""
+        if inherits_plain(value):
+            self._say(where, f"{name} {plain_text(value)}")
+        elif (items := items_of(value)) is not None:
+            self._take_items(where, name, value, tuple(items))
+        else:
+            return self._take_array(where, name, value)
+        return True
+
+    def _take_library(self, where: str, name: str, value: Any) -> None:
+        """Look at an object of a library's class, whose code is not read: all of it counts."""
+        space, members = dict_of(value), slots_of(value)
+        if says_all(kind_of(value)) or not (space or members):
+            self._say(where, f"{name} {opaque_text(value)}")
+            return
+        self._say(where, name)
+        self._open(where, value, all=True)
+        for special in sorted(member for member in members if _is_special(member)):
+            self._push(f"{where}.{special}", _slot_or_absent(members[special], value))
+
+    def _take_items(self, where: str, name: str, value: Any, items: tuple[Any, ...]) -> None:
+        if not is_a(value, tuple, frozenset):
+            before = tuple(items)
+            self._watched.check(
+                (id(value), tuple(map(id, before))), lambda: same_items(value, before, _items)
+            )
+        if is_a(value, set, frozenset):
+            items = tuple(sorted(items, key=_order))
+        if all(map(is_plain, items)):
+            text = ", ".join(map(plain_text, items))
+            if len(text) > 256:
+                text = sha256(text.encode(errors="surrogatepass")).hexdigest()
+            self._say(where, f"{name} of {len(items)}: {text}")
+            return
+        if len(items) > _MOST_PARTS:
+            self._say(where, _unique())
+            return
+        self._say(where, f"{name} of {len(items)}")
+        if not is_a(value, dict, types.MappingProxyType):
+            for number, item in enumerate(items):
+                self._push(f"{where}.{number}", item)
+            return
+        half = len(items) // 2
+        for number, (key, item) in enumerate(zip(items[:half], items[half:], strict=True)):
+            if is_plain(key):
+                self._push(f"{where}.{plain_text(key)}", item)
+            else:
+                self._push(f"{where}.{number}", (key, item))
+
+    def _take_array(self, where: str, name: str, value: Any) -> bool:
+        """Write down what an array holds; returns whether it is one."""
+        try:
+            view = buffer_of(value)
+            if view is None:
+                return is_tensor(value) and self._take_tensor(where, name, value)
+        except Exception:  # it has none, or will not say
+            if is_tensor(value):
+                self._say(where, _unique())
+            return is_tensor(value)
+        self._bytes += view.nbytes
+        if self._bytes > _MOST_BYTES:
+            self._say(where, _unique())
+            return True
+        before, shape = in_parts(view), f"{view.format} {view.shape}"
+        if is_tensor(value):
+            shape = f"{value.dtype} {tuple(value.shape)}"
+        digest = sha256(b"".join(before)).hexdigest()
+        self._say(where, f"{name} {shape} {digest}")
+        if not is_frozen(value):
+            self._watched.check((id(value), digest), lambda: _same_array(value, before))
+        return True
+
+    def _take_tensor(self, where: str, name: str, value: Any) -> bool:
+        """Write down a tensor that is elsewhere; torch counts what it does to it."""
+        held = value.detach().cpu()
+        shape = f"{name} {value.dtype} {tuple(value.shape)} {value.device}"
+        self._bytes += held.nbytes
+        view = buffer_of(held) if self._bytes <= _MOST_BYTES else None
+        digest = _unique() if view is None else sha256(b"".join(in_parts(view))).hexdigest()
+        self._say(where, f"{shape} {digest}")
+        before = value._version, value.data_ptr()
+        self._watched.check(
+            (id(value), before), lambda: (value._version, value.data_ptr()) == before
+        )
+        return True
+
+
+#: A use of an outer name by itself.
+_ITSELF: frozenset[Chain] = frozenset({()})
+#: What looks at all attributes: names of built-in functions, of attributes, and modules.
+_VARS = frozenset({"vars", "dir"})
+_LOOKING = frozenset(
+    {"__dict__", "__slots__", "__getattribute__", "__reduce__", "__reduce_ex__", "__getstate__",
+     "format_map", "attrgetter", "methodcaller"}
+)  # fmt: skip
+_LOOKING_MODULES = frozenset(
+    {"dataclasses", "copy", "pickle", "inspect", "pprint", "reprlib", "copyreg"}
+)
+_LOOKING_TYPES = frozenset({"operator.attrgetter", "operator.methodcaller"})
+#: What a member of an enumeration is told apart by.
+_OF_ENUMS = frozenset({"_name_", "_value_"})
+#: What the compiler reads of a class of values that are several at once.
+_OF_AGGREGATES = frozenset({"__operators__", "__fill__", "__draft__", "__defaults__"})
+
+
+def _names_in_text(source: KernelSource) -> tuple[list[str], frozenset[str]]:
+    """Return the outer names of a text that is not the code object's, sorted, and attributes."""
+    try:
+        nodes = list(ast.walk(source.tree))
+    except (SyntaxError, KernelError):  # said where it is compiled
+        return [], frozenset()
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    words = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    texts = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    return sorted(names & {*source.names}), frozenset(words | set(filter(str.isidentifier, texts)))
+
+
+def _computes_names(outer: Iterable[str], source: KernelSource | None) -> bool:
+    """Say whether code asks for attributes by names that it computes."""
+    if _ASKING.isdisjoint(outer):
+        return False
+    try:
+        nodes = list(ast.walk(source.tree)) if source is not None else []
+    except (SyntaxError, KernelError):
+        return True
+    asked = sum(isinstance(node, ast.Name) and node.id in _ASKING for node in nodes)
+    plain = sum(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in _ASKING
+        and len(node.args) > 1
+        and isinstance(node.args[1], ast.Constant)
+        for node in nodes
+    )
+    return asked == 0 or asked != plain
+
+
+_ASKING = frozenset({"getattr", "hasattr"})
+
+
+def _name_of_function(function: types.FunctionType) -> str:
+    return f"{function.__globals__.get('__name__', '')}.{function.__qualname__}"
+
+
+def _content(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return ABSENT
+
+
+def _slot_or_absent(member: Any, value: Any) -> Any:
+    try:
+        return slot(member, value)
+    except Exception:
+        return ABSENT
+
+
+def _items(value: Any) -> Iterator[Any]:
+    return cast("Iterator[Any]", items_of(value))
+
+
+def _order(value: Any) -> str:
+    """Return what a set's members are put in order by: not their hashes."""
+    if is_plain(value) or inherits_plain(value):
+        return f"{name_of_type(kind_of(value))} {plain_text(value)}"
+    if is_a(value, tuple):
+        return f"tuple {', '.join(map(_order, members_of(value)))}"
+    if is_a(value, type):
+        return name_of_type(value)
+    if type(value) is types.FunctionType:
+        return _name_of_function(value)
+    return name_of_type(kind_of(value))
+
+
+def _same_array(value: Any, before: list[bytes]) -> bool:
+    view = buffer_of(value)
+    return view is not None and same_bytes(view, before)
+
+
+def _has_names(value: Any) -> bool:
+    """Say whether names are looked up on a value one by one."""
+    if is_a(value, types.ModuleType):
+        return True
+    if is_a(value, type):
+        return is_users_type(value)
+    kind = kind_of(value)
+    if not is_users_type(kind) or is_tensor(value) or inherits_plain(value):
+        return False
+    return items_of(value) is None and not has_own_lookup(kind)
+
+
+def _spaces(thing: Any) -> list[Mapping[str, Any]]:
+    """Return what a module, a class or an object has under names, by where they are looked for."""
+    if is_a(thing, types.ModuleType):
+        return [module_dict(thing)]
+    if is_a(thing, type):
+        return [_firsts(mro_of(thing)), _firsts(mro_of(kind_of(thing)))]
+    found = {name: _slot_or_absent(member, thing) for name, member in slots_of(thing).items()}
+    held = {name: value for name, value in found.items() if value is not ABSENT}
+    space = dict_of(thing) or {}
+    return [space, held] if held else [space]
+
+
+def _firsts(kinds: Sequence[type]) -> dict[str, Any]:
+    """Return what names mean on classes of users, of which the first that has one counts."""
+    found: dict[str, Any] = {}
+    for kind in reversed(kinds):
+        if is_users_type(kind):
+            found.update(own_dict(kind))
+    return found
+
+
+def member_of(kind: type, name: str) -> Any:
+    """Return what stands under a name in a class of a user's, or in what it inherits from."""
+    spaces = (own_dict(one) for one in (*mro_of(kind), *mro_of(type(kind))) if is_users_type(one))
+    return next((space[name] for space in spaces if name in space), ABSENT)
+
+
+def _is_special(name: Any) -> bool:
+    return type(name) is str and name[:2] == "__" == name[-2:] and len(name) > 4
+
+
+def _is_bound(member: Any) -> bool:
+    """Say whether a class's member gets the object on which it is looked up."""
+    return type(member) is not staticmethod and any(
+        "__get__" in own_dict(one) for one in mro_of(kind_of(member))
+    )
+
+
+def _is_code(member: Any) -> bool:
+    """Say whether a special member of a class is code of the user's, and not data about it."""
+    kind = kind_of(member)
+    return (
+        is_a(member, types.FunctionType, staticmethod, classmethod, property)
+        or source_of(member) is not None
+        or (is_users_type(kind) and not inherits_plain(member) and items_of(member) is None)
+    )
