@@ -14,9 +14,9 @@ import workbench as wb
 from workbench.magics.cells import run_cell
 from workbench.questions.answers import OpPlace
 from workbench.source.captures import captures
-from workbench.source.mentioned import chains_of
 from workbench.source.files import shown_file, shown_text
 from workbench.source.kernels import kernel_source
+from workbench.source.mentioned import chains_of
 from workbench.trace import to_json
 from workbench.viewer.output import mimebundle
 

@@ -178,5 +178,7 @@ def test_what_is_kept_by_a_predicate_has_no_branch(kept: bool, elements: int, ex
     block = {"KEPT": kept, "N": 32 * elements}
     module = tile_ir(carried, "*fp32:16 *fp32:16 i32 i32", block, num_warps=1)
     last = in_gpu_ir(module)
-    assert len([b for b in branches(last) if any(isinstance(op, Select) for op in b.otherwise.ops)]
-               ) == expected
+    assert (
+        len([b for b in branches(last) if any(isinstance(op, Select) for op in b.otherwise.ops)])
+        == expected
+    )
