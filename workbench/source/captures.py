@@ -430,11 +430,18 @@ def describe_value(value: Any) -> str:
             name = _name_of_type(kind)
             if _parts(value) is not None:
                 return f"{name} {_described_by_parts(value)}"
-            try:
-                held = sha256(value.tobytes()).hexdigest() if hasattr(value, "tobytes") else ""
-                return f"{name}:{value!r}{held}"
-            except Exception:  # whatever its own code does
-                return f"{name} {id(value)}"
+            return f"{name}{_told(value)}"
+
+
+def _told(value: Any) -> str:
+    """Return what a value's own code says that it is."""
+    if hasattr(cast("type[Any]", type(value)), "_repr_mimebundle_"):
+        return f" {id(value)}"  # its text may be a trace, which would be printed for that
+    try:
+        held = sha256(value.tobytes()).hexdigest() if hasattr(value, "tobytes") else ""
+        return f":{value!r}{held}"
+    except Exception:  # whatever its own code does
+        return f" {id(value)}"
 
 
 def _described_by_parts(value: Any) -> str:
