@@ -384,15 +384,16 @@ class Steps:
     def _pictures(self, opened: Sequence[Step]) -> tuple[dict[int, str], int]:
         """Return pictures of steps by number, those nearest to now first, and how many are not."""
         found, left, left_out = dict[int, str](), MOST_DRAWN, 0
-        for step in sorted(opened, key=lambda step: abs(step.number - self.now.number)):
+        here = 0 if self.now is None else self.now.number
+        for step in sorted(opened, key=lambda step: abs(step.number - here)):
             if step.value is None or is_address(step):
                 continue
-            drawn = picture(step.value, _name(step)) if left > 0 else ""
+            drawn = picture(step.value, _name(step))
             left -= len(drawn)
             if left > 0:
                 found[step.number] = drawn
             else:
-                left_out += 1
+                left_out += bool(drawn)
         return found, left_out
 
     def _opened(self) -> list[Step]:
