@@ -157,6 +157,40 @@ def scores_then_values(q_ptr, k_ptr, out_ptr, N: tl.constexpr, D: tl.constexpr):
     tl.store(out_ptr + rows[:, None] * D + d[None, :], tl.dot(p.to(k.dtype), k))
 
 
+def scaled(x_ptr, out_ptr, n, factor, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0).to(tl.float32)
+    tl.store(out_ptr + offsets, x * factor, mask=offsets < n)
+
+
+def shifted(x_ptr, out_ptr, n, BLOCK: tl.constexpr, SHIFT: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0).to(tl.float32)
+    tl.store(out_ptr + offsets, x + SHIFT, mask=offsets < n)
+
+
+def there_and_back(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0)
+    tl.store(out_ptr + offsets, (x + 100.0) - 100.0, mask=offsets < n)
+
+
+def with_numbers(dtype: torch.dtype, shift: float = 0.3, factor: float = 0.1) -> dict[str, Case]:
+    """Return kernels with numbers that no binary float holds, which references take exactly."""
+    n = 5_003
+    x = torch.randn(n, generator=torch.Generator().manual_seed(7)).to(dtype)
+
+    def flat(kernel: Any, reference: Any, given: Any, **settings: Any) -> Case:
+        arguments = {"x_ptr": x, "out_ptr": torch.zeros_like(x), "n": n, **given}
+        return Case(kernel, arguments, {"BLOCK": 1024, **settings}, (5,), reference)
+
+    return {
+        "scaled": flat(scaled, lambda x_ptr: x_ptr * 0.1, {"factor": factor}),
+        "shifted": flat(shifted, lambda x_ptr: x_ptr + 0.3, {}, SHIFT=shift),
+        "there and back": flat(there_and_back, lambda x_ptr: (x_ptr + 100) - 100, {}),
+    }
+
+
 def cases(dtype: torch.dtype) -> dict[str, Case]:
     """Return the kernels over data of one type."""
     rng = torch.Generator().manual_seed(11)

@@ -112,6 +112,19 @@ def test_right_kernels_that_round_in_odd_ways_pass(name, target):
     assert judge(delicate.cases(TYPES[place % 3])[name], target) == ""
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("target", TARGETS)
+def test_numbers_that_no_float_holds_are_rounded_once(dtype, target):
+    right = delicate.with_numbers(dtype)
+    assert {name: judge(case, target) for name, case in right.items()} == dict.fromkeys(right, "")
+    if dtype == torch.float32:
+        wrong = delicate.with_numbers(dtype, shift=0.300002, factor=0.100001)
+        assert [name for name, case in wrong.items() if judge(case, target)] == [
+            "scaled",
+            "shifted",
+        ]
+
+
 def say(text: str) -> None:
     sys.stdout.write(text + "\n")
 
@@ -121,8 +134,8 @@ def main(target: str) -> int:
     quick(setattr)
     faults = mistakes = right = 0
     for dtype in TYPES:
-        for name in delicate.cases(dtype):
-            said = judge(delicate.cases(dtype)[name], target)
+        for name, case in {**delicate.cases(dtype), **delicate.with_numbers(dtype)}.items():
+            said = judge(case, target)
             right, mistakes = right + 1, mistakes + bool(said)
             if said:
                 say(f"refused: {name} {dtype}: {said}")

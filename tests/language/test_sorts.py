@@ -266,5 +266,6 @@ def test_subscripts_that_mean_nothing_are_refused():
         ("v[tl.arange(0, 4)]", "an index is an integer, got"),
         ("v.item()", "item needs a block of one element"),
         ("v[0] = 1", "an element of a block or tuple cannot be assigned"),
+        ("a, *b = 1, 2, 3", "'*b' cannot take the rest of the values in a kernel"),
     ]:
         assert message in error_of(head + line + "\n", x=None).message

@@ -62,6 +62,18 @@ def test_a_kernel_that_was_not_timed_is_timed_and_stands_below_the_roof(space):
     assert ask("", space).points == found.points
 
 
+@pytest.mark.parametrize(
+    ("copy", "peak", "said"),
+    [(1e-6, 1e3, "arrays that stay in caches"), (1e6, 1e-9, "that of torch's f32 product here")],
+)
+def test_what_is_above_the_roof_says_of_which_part(space, monkeypatch, copy, peak, said):
+    monkeypatch.setattr(roofs, "copy_speed", lambda gpu: copy)
+    monkeypatch.setattr(roofs, "peak_speed", lambda gpu, operand: peak)
+    told = [row for row in roofs.text_of(ask("", space)).split("\n") if "above the roof" in row]
+    assert len(told) == 1
+    assert said in told[0]
+
+
 def test_what_was_asked_for_is_timed_or_it_says_why_not(space):
     before = ask("", space)
     found = ask('--baseline nobody="1 / 0"', space)

@@ -164,6 +164,7 @@ def test_names_are_restored_when_a_kernel_does_not_compile(names):
         (f"{SEVEN} --grid 3 --target interpreter --bench", OptionError, "K118",
          "--bench needs a device or --target cpu"),
         ("sub --args x", OptionError, "K131", "the cell defines no kernel 'sub'"),
+        ("--as add", OptionError, "K123", "--as add would hide the kernel add"),
         ("--args x,y,out,nowhere --grid 3 --set BLOCK=3", OptionError, "K104", "NameError"),
         ("--args x,y,out,7 --grid 3", KernelError, "K220", "constexpr"),
         (f"{SEVEN} --grid 3 --target sm_90a", LaunchError, "K504", "CPU array"),
@@ -174,6 +175,14 @@ def test_wrong_cells_say_what_is_wrong(names, line, kind, code, text):
         run_cell(ADD, line, names)
     assert caught.value.code == code
     assert text in str(caught.value)
+
+
+def test_a_result_called_as_something_that_the_kernel_names_is_shown(names):
+    # What describes the names a kernel reads once printed the result, which printed its trace.
+    result = run_cell(ADD, f"{SEVEN} --grid 3 --target cpu --as load", names)
+    assert names["load"] is result
+    assert "add" in repr(result)
+    assert run_cell(ADD, f"{SEVEN} --grid 3 --target cpu", names).launches
 
 
 def test_make_that_forgets_an_argument_is_k115(names):

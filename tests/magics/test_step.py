@@ -14,6 +14,7 @@ from workbench.cli import main
 from workbench.magics import registry
 from workbench.magics.grammar import parse
 from workbench.magics.questioning import as_json, step
+from workbench.questions import stepping
 from workbench.questions.stepping import picture, table
 from workbench.source import OptionError
 
@@ -133,6 +134,17 @@ def test_plain_data_and_a_notebook(space):
     bundle = found._repr_mimebundle_()
     assert bundle["text/plain"] == found.text
     assert bundle["text/html"].count("<details open>") == 1
+
+
+def test_pictures_of_a_saved_output_are_bounded(space, monkeypatch):
+    found = ask("total 1", space)
+    pictures = re.findall("<svg.*?</svg>", found._repr_mimebundle_()["text/html"])
+    every = len(pictures)
+    monkeypatch.setattr(stepping, "MOST_DRAWN", sum(map(len, pictures)) // 2)
+    html = found._repr_mimebundle_()["text/html"]
+    assert 0 < html.count("<svg") < every
+    assert html.count("<details") > every
+    assert f"{every - html.count('<svg')} pictures further off are left out: .to(" in html
 
 
 def test_the_command_line_has_it(tmp_path, capsys):

@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 from tests.kernels import convolution, generated, losses, matmul, norms, sorting
-from workbench.source import kernel_source, register_text, source_lines
+from workbench.source import Source, kernel_source, register_text, source_lines
 from workbench.source.kernels import _block_by_indentation
 
 MODULES = (convolution, generated, losses, matmul, norms, sorting, textwrap, inspect)
@@ -52,6 +52,18 @@ def test_nothing_is_lost_and_nothing_added(case, after):
     lines, first = source_lines(space["f"])
     assert ("".join(lines), first) == (CASES[case], 1)
     assert kernel_source(space["f"]).tree.name == "f"
+
+
+@pytest.mark.parametrize("odd", ["\f", "\v", "\x1c", "\x85", "\u2028"])
+def test_lines_are_those_that_python_counts(odd):
+    text = f"\n{odd if odd == chr(12) else ''}\ndef f(x):\r\n    y = 1  # {odd} é\n    return y\n"
+    file = f"<odd {odd!r}>"
+    register_text(file, text)
+    space = {}
+    exec(compile(text, file, "exec"), space)
+    found = kernel_source(space["f"])
+    assert (found.first_line, found.tree.body[1].lineno) == (3, 3)
+    assert Source(file, found.text, 3).line(5) == "    return y"
 
 
 def test_indentation_alone_does_not_cut_a_string():

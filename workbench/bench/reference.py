@@ -144,10 +144,30 @@ class _Evaluation:
                         exact[name] = np.where(lost, narrow, exact[name])
                         found.values[name] = exact[name]
                     sums[name] = block_maxima(_apart(narrow, exact[name])) / UNIT["f32"]
+        written: dict[str, Floats] = {}
         if took <= SECONDS:
-            values = self._answers(exact)
+            values, written = self._answers(exact), self._written(exact)
         for name in exact:
-            found.conditioning[name] = Conditioning(sums.get(name), values.get(name))
+            found.conditioning[name] = Conditioning(
+                sums.get(name), values.get(name), written.get(name)
+            )
+
+    def _written(self, exact: Mapping[str, Floats]) -> dict[str, Floats]:
+        """Measure what the reference rounds where it is evaluated in its arguments' narrow type."""
+        units = {dtype_of(value): UNIT[dtype_of(value)]
+                 for value in self.arrays.values() if _narrow(value)}  # fmt: skip
+        if not any(unit > UNIT["f32"] for unit in units.values()):
+            return {}
+        try:
+            values = self._values(self.names)
+        except (Exception, SystemExit):
+            return {}
+        found: dict[str, Floats] = {}
+        for name, value in values.items():
+            unit = UNIT.get(dtype_of(value), 0.0) if is_array(value) else 0.0
+            if unit > UNIT["f32"] and name in exact and value.shape == exact[name].shape:
+                found[name] = block_maxima(_apart(to_numpy(value), exact[name])) / unit
+        return found
 
     def _answers(self, exact: Mapping[str, Floats]) -> dict[str, Floats]:
         """Return how far the reference moves when its inputs do, per unit of relative change."""

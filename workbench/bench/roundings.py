@@ -4,19 +4,23 @@ Counted in tile IR, as the front end made it: each op says how many roundings a 
 (`Op.roundings`: the length of the sum, for a dot or a reduction), times the trips of the loops
 around it that carry a value of that type (a sum goes on there), times the programs for atomics. A
 rounding whose result is only stored is the output's own and is not counted here, nor is what is
-computed of constants alone.
+computed of constants alone. A number that its type cannot hold, such as 0.1, is rounded once before
+anything is computed with it, be it written in the kernel or an argument.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from workbench.bench.work import ScalarFrame, UnknownValueError
 from workbench.ir import Block, Module, Op, Scalar, Value, element_of
-from workbench.ops import Cast, Dot, For
+from workbench.ops import Cast, Constant, Dot, For
+from workbench.ops.numbers import round_to
 from workbench.ops.small_floats import SMALL_FLOATS
 
 #: Largest relative error of one rounding (half the distance of neighbours at 1), by type. Splitting
@@ -42,13 +46,15 @@ class Roundings:
 
     `count` says for each type how many roundings in a row a value may go through; `any` whether
     anything is computed at all (a copy is exact); `truncated` names types that values are cut to;
-    `cut_steps` is how often in a row a tensor core cuts its sum.
+    `cut_steps` is how often in a row a tensor core cuts its sum; `computed` names types that values
+    are computed in, not only cast to.
     """
 
     count: dict[str, int] = field(default_factory=dict[str, int])
     cut_steps: int = 0
     any: bool = False
     truncated: frozenset[str] = frozenset()
+    computed: frozenset[str] = frozenset()
 
     def add(self, name: str, count: int) -> None:
         """Enter more roundings to one type."""
@@ -76,6 +82,28 @@ class _Counter:
                 self.users.setdefault(operand, []).append(op)
         self.only_stored: dict[Op, bool] = {}
         self._block(module.body, {})
+        for parameter in module.parameters:
+            if parameter.name in scalars:
+                self._number(parameter.value, scalars[parameter.name])
+
+    def _number(self, value: Value, number: Any) -> None:
+        """Count the rounding of a number that is not one of its type, if anything is made of it."""
+        name = _float_of(value)
+        if name is None or not isinstance(number, int | float):
+            return
+        held = float(round_to(np.float64(number), element_of(value.type)))
+        if held != number and any(op.roundings() for op in self._uses(value)):
+            self.found.add(name, 1)
+
+    def _uses(self, value: Value) -> Iterator[Op]:
+        """Yield the ops that a value goes into, whatever it is moved by on the way."""
+        work, seen = [value], set[Value]()
+        while work:
+            for op in self.users.get(work.pop(), ()):
+                yield op
+                moved = () if op.roundings() or op.regions else op.results
+                work += [one for one in moved if one not in seen]
+                seen.update(moved)
 
     def _block(self, block: Block, trips: Mapping[str, int]) -> None:
         """Count a block's roundings; `trips` are those of the loops around, by type carried."""
@@ -86,6 +114,8 @@ class _Counter:
                     self._block(region, inside)
             elif op.roundings():
                 self._op(op, trips)
+            elif isinstance(op, Constant):
+                self._number(op.result, op.value)
 
     def _inside(self, loop: Op, trips: Mapping[str, int]) -> dict[str, int]:
         try:
@@ -104,7 +134,9 @@ class _Counter:
                 count *= self.programs
             if count > 1 or not (self._only_stored(op) or all(map(self._known, op.operands))):
                 self.found.add(name, count)
-        if isinstance(op, Cast) and op.rounding == "rtz" and types:
+        if not isinstance(op, Cast):
+            self.found.computed |= types
+        elif op.rounding == "rtz":
             self.found.truncated |= types
         if isinstance(op, Dot) and types and self.target != "cpu":
             self._operands(op, trips)

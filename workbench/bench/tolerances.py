@@ -12,7 +12,9 @@ kernel differs from it by
 
 m is seen in no output: x - x is 0 and its error is not. It is measured on the reference: how far
 EXPR in float32 is from EXPR in float64, and how far EXPR moves when its inputs are turned by a
-relative 2^-24, both divided by that. (`Conditioning`; the largest within some 96 neighbours.)
+relative 2^-24, both divided by that. What is added and taken away again, (x + 100) - 100, inputs do
+not tell: there EXPR as it is written, in float16 say, shows what that type rounds. (`Conditioning`;
+the largest within some 96 neighbours.)
 
 A result may also be wrong on average and nowhere else: +0.01 is less than a step of bf16 at 4, but
 the mean of 10^5 elements knows it to 10^-4. So the mean error, as it is and towards the magnitude,
@@ -73,11 +75,13 @@ class Conditioning:
     """How large what is rounded on the way to each element is, one number for each BLOCK of them.
 
     `sums`: of what is summed up, errors of a float32 evaluation over its unit. `values`: the answer
-    to a relative change of the inputs, per unit of change. None where that could not be measured.
+    to a relative change of the inputs, per unit of change. `written`: errors of the evaluation in
+    the narrow type that the arguments have, over its unit. None where that was not measured.
     """
 
     sums: Floats | None = None
     values: Floats | None = None
+    written: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +129,16 @@ class Model:
         values = _at(self.conditioning.values, first, at_least)
         sums = np.maximum(_at(self.conditioning.sums, first, near), values)
         values = values if self.conditioning.values is not None else sums
+        written = _at(self.conditioning.written, first, values)
         step = spacing(size, self.dtype) if self.executed.any else np.zeros_like(size)
         usual = self.reference * sums
         most = step + 2 * usual
         for name, count in self.executed.count.items():
             unit = UNIT[name]
-            rounded, added = (sums, near) if count > 1 else (values, size)
+            once = sums if unit <= UNIT["f32"] else values
+            rounded, added = (sums, near) if count > 1 else (once, size)
+            if name in self.executed.computed and unit > UNIT["f32"]:
+                rounded = np.maximum(rounded, written)
             most += unit * (8 * rounded + 4 * math.sqrt(count) * added)
             usual += unit * rounded
         for name in self.executed.truncated:

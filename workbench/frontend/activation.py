@@ -27,6 +27,7 @@ from workbench.source import (
     limit_of,
     over_budget,
     shown,
+    source_rows,
 )
 
 Kind = TypeVar("Kind", bound=KernelError)
@@ -187,7 +188,7 @@ class Activation:
         places = self._columns.get(line)
         if places is None:
             if self._lines is None:
-                self._lines = self.source.text.splitlines()
+                self._lines = source_rows(self.source.text)
             text = self._lines[line - 1]
             places = self._columns[line] = [
                 place for place, letter in enumerate(text) for _ in letter.encode()

@@ -36,7 +36,14 @@ from workbench.language.values import (
 )
 from workbench.ops import Cast, Return
 from workbench.passes.manager import Remarks
-from workbench.source import ArgumentError, KernelSource, Parameter, Span, UnsupportedSyntaxError
+from workbench.source import (
+    ArgumentError,
+    KernelSource,
+    Parameter,
+    Span,
+    UnsupportedSyntaxError,
+    source_rows,
+)
 from workbench.source.budgets import check_value
 
 
@@ -162,7 +169,7 @@ def _head(act: Activation) -> Span:
     """Return the place of the kernel's signature: its first line."""
     tree = act.source.tree
     span = act.span(tree)
-    text = act.source.text.splitlines()[tree.lineno - 1] if tree.lineno else ""
+    text = source_rows(act.source.text)[tree.lineno - 1] if tree.lineno else ""
     return Span(
         span.file, span.line, span.column, span.line, act.source.indent + len(text.rstrip()) + 1
     )

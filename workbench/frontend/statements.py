@@ -193,6 +193,14 @@ def assign(
         _assign_name(act, target.id, value if weak else decay(value), node)
         act.saw(target, act.scope[target.id])
     elif isinstance(target, ast.Tuple | ast.List):
+        starred = next((one for one in target.elts if isinstance(one, ast.Starred)), None)
+        if starred is not None:
+            raise act.error(
+                UnsupportedSyntaxError,
+                f"'{ast.unparse(starred)}' cannot take the rest of the values in a kernel",
+                starred,
+                hint="keep the tuple under a name and take its parts: first, rest = t[0], t[1:]",
+            )
         if not is_tuple(value):
             raise act.error(
                 KernelTypeError,

@@ -26,6 +26,7 @@ from workbench.magics.body import Body, device_functions, execute, last_entry
 from workbench.magics.grammar import Origin, parse, split_cell
 from workbench.magics.options import Request
 from workbench.magics.planning import make_plan
+from workbench.magics.values import OFFERED
 from workbench.runtime import guards
 from workbench.runtime.jit import LaunchRecord, observing
 from workbench.source import KernelError, OptionError
@@ -93,6 +94,11 @@ def _run_cell(
         _keep(launches, request, namespace)
         raise
     kernels = _kernels(body, namespace)
+    if request.bind in kernels:
+        raise OptionError(
+            f"--as {request.bind} would hide the kernel {request.bind}", request.place("bind"),
+            code="K123", hint=f"choose another name; without --as it is {request.bind}.results[-1]",
+        )  # fmt: skip
     entry = _entry(request, kernels, body, file)
     try:
         result = _run(entry, request, namespace, launches)
@@ -140,14 +146,12 @@ def offer_names(namespace: dict[str, Any]) -> None:
 
 
 def default_names() -> dict[str, Any]:
-    """Return kernel, jit, autotune, tl, triton and cdiv."""
+    """Return what the names of `OFFERED` mean."""
     import workbench.triton as triton
     from workbench.runtime.jit import kernel
 
-    return {
-        "kernel": kernel, "jit": triton.jit, "autotune": triton.autotune, "tl": triton.language,
-        "triton": triton, "cdiv": triton.cdiv,
-    }  # fmt: skip
+    meant = (kernel, triton.jit, triton.autotune, triton.language, triton, triton.cdiv)
+    return dict(zip(OFFERED, meant, strict=True))
 
 
 def is_kernel(value: Any) -> bool:

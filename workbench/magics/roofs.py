@@ -203,10 +203,12 @@ def text_of(found: Roofline) -> str:
         f"{found.ridge:.3g} FLOP/B on",
         aligned(rows),
     ]
-    above = any(point.share and point.share > 1.05 for point in found.points)
+    above = {found.limit(point) for point in found.points if point.share and point.share > 1.05}
     lines_ += [f"{name} was not timed: {why}" for name, why in found.untimed]
-    if above:
+    if above - {"arithmetic"}:
         lines_.append("above the roof: arrays that stay in caches move faster than a large copy")
+    if "arithmetic" in above:
+        lines_.append(f"above the roof: the peak is that of torch's {found.operand} product here")
     if any(point.unsteady for point in found.points):
         lines_.append("±: unsteady, something else used the machine; time it again")
     return "\n".join(lines_)

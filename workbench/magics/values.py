@@ -6,7 +6,9 @@ with the word's place. Nothing here needs IPython.
 
 from __future__ import annotations
 
+import builtins
 import difflib
+import keyword
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,6 +22,8 @@ from workbench.source import OptionError, Span
 PANES = ("source", "ast", "tile", "gpu", "llvm", "ptx", "sass", "asm")
 #: An axis with more values is a slip.
 MOST_VALUES = 100_000
+#: The names that cells may use without importing them.
+OFFERED = ("kernel", "jit", "autotune", "tl", "triton", "cdiv")
 METRICS = ("auto", "tflops", "gbps", "ms", "percent")
 EMBED_MODES = ("auto", "full", "summary", "none")
 CHIPS = (
@@ -333,13 +337,21 @@ def pane_names(token: Token) -> tuple[str, ...]:
 
 
 def identifier(token: Token) -> str:
-    """Return a name that can be bound."""
-    if not token.text.isidentifier():
+    """Return a name that can be bound, and that no cell needs for what it means already."""
+    name = token.text
+    if not name.isidentifier() or keyword.iskeyword(name):
+        said = f"{name!r}, a word of Python" if name.isidentifier() else f"{name!r}"
         raise OptionError(
-            f"--as needs an identifier, got {token.text!r}", token.span, code="K123",
+            f"--as needs an identifier, got {said}", token.span, code="K123",
             hint="a name as in Python: letters, digits and _, no digit in front",
         )  # fmt: skip
-    return token.text
+    if name in OFFERED or name in vars(builtins):
+        whose = "cells" if name in OFFERED else "Python"
+        raise OptionError(
+            f"--as {name} would hide what {whose} mean{'' if whose == 'cells' else 's'} by {name}",
+            token.span, code="K123", hint="choose another name, e.g. --as r",
+        )  # fmt: skip
+    return name
 
 
 def line_number(flag: str) -> Callable[[Token], int]:

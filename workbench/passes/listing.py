@@ -7,7 +7,7 @@ import linecache
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from workbench.source import KernelSource, Span, shown
+from workbench.source import KernelSource, Span, shown, source_rows
 from workbench.source.captures import captures
 from workbench.trace import Rendered
 
@@ -32,7 +32,7 @@ def shown_source(source: KernelSource) -> tuple[str, str, int]:
             if max(last, high) - min(first, low) < MOST_LINES:
                 first, last = min(first, low), max(last, high)
     lines = linecache.getlines(source.file)[first - 1 : last]
-    own = source.text.splitlines()
+    own = source_rows(source.text)
     start = source.first_line - first
     stands = [line.strip() for line in lines[start : start + len(own)]]
     if stands != [line.strip() for line in own]:  # the file is not what was compiled

@@ -40,6 +40,8 @@ from workbench.source.spans import line_of
 AROUND, ROWS, COLUMNS, CELLS = 6, 8, 8, 64
 #: Steps whose values stand behind their rows in a notebook.
 MOST_OPEN = 120
+#: Bytes of pictures of those values; beside them stand the steps as data.
+MOST_DRAWN = 120_000
 #: Steps as plain data, around the one that is shown.
 MOST_PLAIN = 20_000
 _PLUMBING = (Constant, Splat, Broadcast, ExpandDims, Reshape, AddPointer, Yield)
@@ -358,10 +360,10 @@ class Steps:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         from workbench.viewer.styles import MONOSPACE, TEXT
 
-        now, rows = self.now, list[str]()
-        for step in self._opened():
-            value = step.value
-            drawn = "" if value is None or is_address(step) else picture(value, _name(step))
+        now, rows, opened = self.now, list[str](), self._opened()
+        pictures, left_out = self._pictures(opened)
+        for step in opened:
+            drawn = pictures.get(step.number, "")
             body = escape("\n".join(self.shown(step)))
             mark = " open" if step is now else ""
             head = f"{step.number:>5}  {step.line or '':>4}  {_name(step):<16} {summary(step)}"
@@ -371,11 +373,28 @@ class Steps:
             )
         head = escape(self.text.partition("\n\n")[0])
         tail = [f"{self.watched}:", *(self._seen_row(w) for w in self.seen)] if self.watched else []
+        if left_out:
+            tail.append(f"{left_out} pictures further off are left out: .to({opened[-1].number})")
         html = (
             f'<div style="background:#ffffff;color:#24292f"><pre style="{TEXT}">{head}</pre>'
             f'{"".join(rows)}<pre style="{TEXT}">{escape(chr(10).join(tail))}</pre></div>'
         )
         return {"text/plain": self.text, "text/html": html}
+
+    def _pictures(self, opened: Sequence[Step]) -> tuple[dict[int, str], int]:
+        """Return pictures of steps by number, those nearest to now first, and how many are not."""
+        found, left, left_out = dict[int, str](), MOST_DRAWN, 0
+        here = 0 if self.now is None else self.now.number
+        for step in sorted(opened, key=lambda step: abs(step.number - here)):
+            if step.value is None or is_address(step):
+                continue
+            drawn = picture(step.value, _name(step))
+            left -= len(drawn)
+            if left > 0:
+                found[step.number] = drawn
+            else:
+                left_out += bool(drawn)
+        return found, left_out
 
     def _opened(self) -> list[Step]:
         """Return the steps that a notebook lists: those around the one that is shown."""

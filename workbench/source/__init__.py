@@ -33,7 +33,7 @@ from workbench.source.errors import (
 )
 from workbench.source.kernels import KernelSource, kernel_source, register_text, source_lines
 from workbench.source.parameters import Parameter
-from workbench.source.spans import Source, Span, line_of
+from workbench.source.spans import Source, Span, line_of, source_rows
 from workbench.source.syntax import compiled, parsed
 
 __all__ = [
@@ -70,4 +70,5 @@ __all__ = [
     "seconds_of_loops",
     "shown",
     "source_lines",
+    "source_rows",
 ]

@@ -16,7 +16,7 @@ from workbench.interrupts import unforked
 from workbench.source.budgets import shown
 from workbench.source.errors import CompileError
 from workbench.source.parameters import Parameter, parameters_of
-from workbench.source.spans import Source
+from workbench.source.spans import Source, source_rows
 from workbench.source.syntax import parsed
 
 
@@ -93,7 +93,7 @@ def kernel_source(
         skipped = _decorator_lines(dedented)
     except (SyntaxError, IndexError) as error:
         raise _unreadable(function) from error
-    kept = dedented.splitlines(keepends=True)[skipped:]
+    kept = source_rows(dedented, ends=True)[skipped:]
     return KernelSource(
         name=function.__name__,
         text="".join(kept),
@@ -160,4 +160,4 @@ def _decorator_lines(text: str) -> int:
 
 def register_text(file: str, text: str) -> None:
     """Make `text` known to linecache as `file`, so tracebacks and errors show it."""
-    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    linecache.cache[file] = (len(text), None, source_rows(text, ends=True), file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import re
 from dataclasses import dataclass
 
 from workbench.source.files import shown_file
@@ -41,9 +42,19 @@ class Source:
 
     def line(self, number: int) -> str:
         """Return the text of line `number` (counted in the file), or an empty string."""
-        lines = self.text.splitlines()
+        lines = source_rows(self.text)
         row = number - self.first_line
         return lines[row] if 0 <= row < len(lines) else ""
+
+
+#: A line with its end: what Python counts. `str.splitlines` ends lines at form feeds and more.
+_ROW = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
+
+
+def source_rows(text: str, *, ends: bool = False) -> list[str]:
+    """Return the lines of a source text as Python counts them; `ends` keeps what ends them."""
+    rows = _ROW.findall(text)
+    return rows if ends else [row.rstrip("\r\n") for row in rows]
 
 
 def line_of(span: Span) -> str:

@@ -1,4 +1,5 @@
 // One stage as a pane: its rows, what is linked to the chosen ops, keyboard and pointer.
+import { linkedRows } from "../counted";
 import { button, make, uniqueId } from "../dom";
 import { explainRow } from "../glossary";
 import { type Family, type Links, NOBODY, type Relation } from "../links";
@@ -340,9 +341,8 @@ function sameOps(a: ReadonlySet<number>, b: ReadonlySet<number>): boolean {
 function titleFacts(stage: StageView): string {
   const total = stage.lines.length;
   if (total === 0) return stage.state === "ok" ? "empty" : stage.state;
-  const loose = stage.lines.filter(
-    (line, row) => !stage.opsOfRow[row] && line.trim() !== "",
-  ).length;
+  const [linked, all] = linkedRows(stage);
+  const loose = all - linked;
   const unattributed = stage.id !== "source" && stage.id !== "ast" && loose > 0;
   return (
     count(total, "row") + (unattributed ? ` · ${loose.toLocaleString("en-US")} unattributed` : "")

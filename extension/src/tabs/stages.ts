@@ -1,4 +1,5 @@
 // The Stages tab: one to four panes side by side, a toggle for each stage, widths by separator.
+import { linkedRows } from "../counted";
 import { button, copyToClipboard, make } from "../dom";
 import { overrideCell } from "../offers";
 import { ROW_HEIGHT } from "../panes/rows";
@@ -254,8 +255,7 @@ export function mountStages(panel: HTMLElement, services: TabServices): Tab {
 function coverageOf(stages: readonly StageView[]): string {
   const last = stages.findLast(({ lines, id }) => lines.length > 0 && id !== "source");
   if (!last) return "";
-  const linked = last.opsOfRow.filter((ops) => ops !== undefined).length;
-  const [have, all] = [linked, last.lines.length].map((n) => n.toLocaleString("en-US"));
+  const [have, all] = linkedRows(last).map((n) => n.toLocaleString("en-US"));
   return `linked: ${have} of ${all} ${last.title} rows`;
 }
 
