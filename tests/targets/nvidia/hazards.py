@@ -295,7 +295,8 @@ class GlobalOrder:
         self.used = used_values(module)
         self.epoch = 0
         #: For each address the accesses since the last barrier: op, warps, whether it wrote.
-        self.touched: dict[int, list[tuple[Op, int, bool]]] = {}
+        self.touched: dict[int, list[tuple[Op, int, int, bool]]] = {}
+        self.times = 0  # accesses so far, of ops as a whole
         self.seen: list[Op] = []
         self.acquired: Op | None = None
 
@@ -326,6 +327,7 @@ class GlobalOrder:
         live = np.broadcast_to(True if mask is None else values[mask], shape).ravel()
         addresses = np.broadcast_to(values[effect.through], shape).ravel()
         alone = effect.writes or effect.order != "plain"
+        self.times += 1
         for address, on, warps in zip(addresses, live, self.holders(effect, alone), strict=True):
             if on:
                 self.touch(int(address), op, warps, effect.writes)
@@ -340,13 +342,13 @@ class GlobalOrder:
 
     def touch(self, address: int, op: Op, warps: int, writes: bool) -> None:
         known = self.touched.setdefault(address, [])
-        for other, theirs, wrote in known:
-            if other is op or not (writes or wrote) or (warps | theirs).bit_count() == 1:
+        for other, time, theirs, wrote in known:
+            if time == self.times or not (writes or wrote) or (warps | theirs).bit_count() == 1:
                 continue
             if other.commutes(op) and self.used.isdisjoint((*op.results, *other.results)):
                 continue
             raise RaceError(f"{op!r} touches {address:#x}, which {other!r} of other warps touched")
-        known.append((op, warps, writes))
+        known.append((op, self.times, warps, writes))
 
 
 def simulate(

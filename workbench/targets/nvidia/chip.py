@@ -139,13 +139,18 @@ class Residency:
     limit: str
 
 
+def registers_of_warp(registers: int) -> int:
+    """Return how many registers a warp is given whose threads use so many."""
+    return -(-max(registers, 1) * 32 // _REGISTER_UNIT) * _REGISTER_UNIT
+
+
 def residency(unit: Chip, warps: int, registers: int, shared_bytes: int) -> Residency:
     """Return the resident warps of a kernel with blocks of `warps` warps.
 
     `registers` are of one thread, `shared_bytes` of one block. CUDA C++ Programming Guide,
     "Hardware Multithreading".
     """
-    per_warp = -(-max(registers, 1) * 32 // _REGISTER_UNIT) * _REGISTER_UNIT
+    per_warp = registers_of_warp(registers)
     per_block = -(-(shared_bytes + _SHARED_RESERVED) // _SHARED_UNIT) * _SHARED_UNIT
     fits = {
         "warps": unit.warps // warps,

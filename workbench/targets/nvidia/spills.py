@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from workbench.ir import Module, Op
 from workbench.passes.manager import Remark, Remarks
 from workbench.source import ResourceError
-from workbench.targets.nvidia.chip import Chip
+from workbench.targets.nvidia.chip import Chip, registers_of_warp
 from workbench.targets.nvidia.ops import WarpgroupDot
 from workbench.targets.nvidia.toolchain import Assembled, assemble
 from workbench.targets.simt.ops import roles_of
@@ -85,11 +85,12 @@ def check_shares(result: Assembled, module: Module) -> None:
         return
     keeps, gets = roles.registers
     warps: int = module.attributes["num_warps"]
-    wanted, has = keeps * roles.warps + gets * warps, result.registers * (roles.warps + warps)
+    wanted = 32 * (keeps * roles.warps + gets * warps)
+    has = registers_of_warp(result.registers) * (roles.warps + warps)
     if wanted > has:
         raise ResourceError(
-            f"roles with {keeps} and {gets} registers a thread ask for {32 * wanted:,}, a block of "
-            f"{roles.warps + warps} warps has {32 * has:,}",
+            f"roles with {keeps} and {gets} registers a thread ask for {wanted:,}, a block of "
+            f"{roles.warps + warps} warps has {has:,}",
             roles.span,
             hint="compile without warp_specialize, or with another num_warps",
         )
