@@ -149,6 +149,8 @@ def test_two_values_for_one_thing_are_k106(line):
         ("--as class", "K123", "'class', a word of Python"),
         ("--as tl", "K123", "--as tl would hide what cells mean by tl"),
         ("--as range", "K123", "--as range would hide what Python means by range"),
+        ("--as __builtins__", "K123", "--as __builtins__ would hide what Python means"),
+        ("--as get_ipython", "K123", "--as get_ipython would hide what cells mean"),
         ("--args x --make mk", "K124", "--args and --make exclude each other"),
         ("--x N=1:4", "K125", "--x needs --make"),
         ("--cold --warm", "K127", "--cold and --warm exclude each other"),

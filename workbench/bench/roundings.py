@@ -81,10 +81,14 @@ class _Counter:
             for operand in op.operands:
                 self.users.setdefault(operand, []).append(op)
         self.only_stored: dict[Op, bool] = {}
+        #: Types of numbers that these types cannot hold.
+        self.numbers: set[str] = set()
         self._block(module.body, {})
         for parameter in module.parameters:
             if parameter.name in scalars:
                 self._number(parameter.value, scalars[parameter.name])
+        for name in self.numbers:  # beside other roundings there is room for this one
+            self.found.count.setdefault(name, 1)
 
     def _number(self, value: Value, number: Any) -> None:
         """Count the rounding of a number that is not one of its type, if anything is made of it."""
@@ -93,7 +97,7 @@ class _Counter:
             return
         held = float(round_to(np.float64(number), element_of(value.type)))
         if held != number and any(op.roundings() for op in self._uses(value)):
-            self.found.add(name, 1)
+            self.numbers.add(name)
 
     def _uses(self, value: Value) -> Iterator[Op]:
         """Yield the ops that a value goes into, whatever it is moved by on the way."""

@@ -11,6 +11,7 @@ import difflib
 import keyword
 import math
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -336,17 +337,24 @@ def pane_names(token: Token) -> tuple[str, ...]:
     return panes
 
 
+#: What IPython keeps in a notebook's names.
+IPYTHONS = frozenset(("In", "Out", "get_ipython", "display", "exit", "quit"))
+
+
 def identifier(token: Token) -> str:
     """Return a name that can be bound, and that no cell needs for what it means already."""
-    name = token.text
+    name = unicodedata.normalize("NFKC", token.text)  # as Python reads names of a cell
     if not name.isidentifier() or keyword.iskeyword(name):
-        said = f"{name!r}, a word of Python" if name.isidentifier() else f"{name!r}"
+        word = name.isidentifier()
         raise OptionError(
-            f"--as needs an identifier, got {said}", token.span, code="K123",
-            hint="a name as in Python: letters, digits and _, no digit in front",
+            f"--as needs an identifier, got {token.text!r}{', a word of Python' if word else ''}",
+            token.span, code="K123",
+            hint="choose another name, e.g. --as r" if word else
+            "a name as in Python: letters, digits and _, no digit in front",
         )  # fmt: skip
-    if name in OFFERED or name in vars(builtins):
-        whose = "cells" if name in OFFERED else "Python"
+    python = name in vars(builtins) or (name.startswith("__") and name.endswith("__"))
+    if name in OFFERED or name in IPYTHONS or python:
+        whose = "Python" if python else "cells"
         raise OptionError(
             f"--as {name} would hide what {whose} mean{'' if whose == 'cells' else 's'} by {name}",
             token.span, code="K123", hint="choose another name, e.g. --as r",
