@@ -310,6 +310,22 @@ ACROSS_WARPS = {
             for k in range(n):
                 tl.store(x_ptr + 512 + k * 512 + i, tl.load(x_ptr + k * 512 + 511 - i))
         """,
+    "numbers of a hash, which wrap": """
+        def kernel(x_ptr, n):
+            i = tl.arange(0, 1024)
+            h = ((i + 1).to(tl.int64) * 6364136223846793005) % 1024
+            tl.store(x_ptr + 1024 + h, tl.load(x_ptr + i))
+        """,
+    "one scale for 64 elements": """
+        def kernel(x_ptr, n):
+            i = tl.arange(0, 1024)
+            tl.store(x_ptr + i // 64, tl.load(x_ptr + i // 64) + 1)
+        """,
+    "rows of one address": """
+        def kernel(x_ptr, n):
+            i, j = tl.arange(0, 64)[:, None], tl.arange(0, 16)[None, :]
+            tl.store(x_ptr + i + 0 * j, tl.load(x_ptr + i + 0 * j) + 1)
+        """,
     "columns of three, two apart": """
         def kernel(x_ptr, n):
             i = tl.arange(0, 256)
@@ -387,6 +403,12 @@ ALONE = {
             row = tl.program_id(0) * 4096
             for k in range(n):
                 tl.store(x_ptr + row + 2048 - k * 512 + i, i)
+        """,
+    "a turned square, in place": """
+        def kernel(x_ptr, n):
+            i = tl.arange(0, 256)
+            p = x_ptr + (i % 16) * 16 + i // 16
+            tl.store(p, tl.load(p) + 1)
         """,
     "columns of three between those of sixteen": """
         def kernel(x_ptr, n):

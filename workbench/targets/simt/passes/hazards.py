@@ -4,7 +4,8 @@ Two accesses need a barrier between them if one writes, both may touch one byte,
 made by one thread or warp for each byte:
 
 - a tile that no two warps hold copies of is accessed by the same warps, element by element, where
-  layout and addresses agree;
+  layout and addresses agree, and no two elements have one address (rows apart by a number that only
+  the launch knows are taken not to overlap themselves);
 - a scalar is written by thread 0; what is read of it is read by all, but where nobody else needs it
   (it only goes into what thread 0 writes), what the others read does not matter;
 - addresses that differ by a number, or that are ranges which do not meet, are apart.
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from math import inf, prod
 
 from workbench.analysis.affine import Affine, tile_forms
 from workbench.analysis.forms import Atom, Form, Monomial
@@ -29,6 +31,9 @@ from workbench.targets.simt.corners import is_known
 
 #: Names that mean one thing throughout a program.
 _FIXED = frozenset(("arg", "pid", "programs", "x"))
+
+#: The largest numbers of what is never below 0.
+_LARGEST: dict[str, int] = dict.fromkeys(("pid", "programs", "trip"), (1 << 31) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +130,8 @@ class Hazards:
         if p is None or q is None or reach is None or a - p != b - q:
             return None
         size = (reach[1] - reach[0] + 1) * pointee_of(one.through.type).itemsize
-        return Doubt(starts[0], starts[1], size, but_equal=self._same_layout(one, two))
+        alike = self._same_layout(one, two) and _is_one_to_one(a, shape_of(one.through.type))
+        return Doubt(starts[0], starts[1], size, but_equal=alike)
 
     def overlap(self, first: Access, second: Access) -> Overlap | None:
         """Return what decides whether two accesses through different arguments meet, if ends do.
@@ -183,7 +189,10 @@ class Hazards:
     @staticmethod
     def _same_warps(one: Effect, two: Effect, a: Form, b: Form) -> bool:
         """Say whether each element of both is touched by one warp, the same in both."""
-        return a == b and Hazards._same_layout(one, two)
+        if a != b or not Hazards._same_layout(one, two):
+            return False
+        assert one.through is not None
+        return _is_one_to_one(a, shape_of(one.through.type))
 
     @staticmethod
     def _same_layout(one: Effect, two: Effect) -> bool:
@@ -340,6 +349,59 @@ def _reach(form: Form, pointers: Value) -> tuple[int, int] | None:
     return low, high
 
 
+def _is_one_to_one(form: Form, shape: tuple[int, ...]) -> bool:
+    """Say whether the elements of a tile have addresses of their own.
+
+    Straight along each axis, each step farther than all smaller ones reach together; a quotient
+    counts with its remainder, which together are what was divided.
+    """
+    steps: list[tuple[int, float]] = []  # how far one goes, how often
+    axes: set[int] = set()
+    parts: dict[tuple[Form, Form], dict[str, int]] = {}
+    for monomial, coefficient in _moving(form).terms.items():
+        moving = [atom for atom in monomial if atom.axes]
+        if len(moving) != 1:
+            return False
+        (atom,) = moving
+        if atom.kind == "x":
+            axis: int = atom.key
+            axes.add(axis)
+            if len(monomial) == 1:
+                steps.append((abs(coefficient), shape[axis] - 1))
+        elif atom.kind in ("div", "rem") and len(monomial) == 1:
+            divided, divisor = atom.parts
+            parts.setdefault((divided, divisor), {})[atom.kind] = abs(coefficient)
+        else:
+            return False
+    for (divided, divisor), found in parts.items():
+        number = divisor.constant
+        if len(found) != 2 or not number or not _is_one_to_one(divided, shape):
+            return False
+        axes |= divided.axes
+        spread = _span(divided, shape)
+        up = _counts_up(divided, shape)
+        steps.append((found["rem"], (abs(number) - 1) * (1 if up else 2)))
+        begun = bool(_less(divided - _moving(divided), abs(number)).terms)  # amid a quotient
+        steps.append((found["div"], inf if spread is None else spread // abs(number) + begun))
+    reach = 0.0
+    for far, often in sorted(steps):
+        if far <= reach:
+            return False
+        reach += far * often
+    return all(extent == 1 or axis in axes for axis, extent in enumerate(shape))
+
+
+def _span(form: Form, shape: tuple[int, ...]) -> int | None:
+    """Return how far apart two numbers of a form may be; None if nobody knows."""
+    far = 0
+    for monomial, coefficient in _moving(form).terms.items():
+        ends = _ends(monomial[0], shape) if len(monomial) == 1 else None
+        if ends is None:
+            return None
+        far += abs(coefficient) * (ends[1] - ends[0])
+    return far
+
+
 def _ends(atom: Atom, shape: tuple[int, ...]) -> tuple[int, int] | None:
     """Return the least and the largest number that a coordinate or a remainder may be."""
     if atom.kind == "x":
@@ -349,13 +411,24 @@ def _ends(atom: Atom, shape: tuple[int, ...]) -> tuple[int, int] | None:
     if not divisor:
         return None
     most = abs(divisor) - 1
-    return (0 if _counts_up(atom.parts[0]) else -most), most
+    return (0 if _counts_up(atom.parts[0], shape) else -most), most
 
 
-def _counts_up(form: Form) -> bool:
-    """Say whether a form is a sum of what is never below 0."""
-    up = all(atom.kind in ("pid", "programs", "x", "trip") for atom in form.atoms())
-    return up and all(coefficient > 0 for coefficient in form.terms.values())
+def _counts_up(form: Form, shape: tuple[int, ...]) -> bool:
+    """Say whether a form is a sum of what is never below 0, and never wraps to it in 64 bits."""
+    most = 0
+    for monomial, coefficient in form.terms.items():
+        if coefficient < 0 or any(atom.kind not in (*_LARGEST, "x") for atom in monomial):
+            return False
+        most += coefficient * prod(_largest(atom, shape) for atom in monomial)
+    return most < 1 << 63
+
+
+def _largest(atom: Atom, shape: tuple[int, ...]) -> int:
+    if atom.kind == "x":
+        axis: int = atom.key
+        return shape[axis] - 1
+    return _LARGEST[atom.kind]
 
 
 def _stays_fixed(atom: Atom) -> bool:

@@ -115,11 +115,11 @@ class _Skipper(Rebuilder):
         if taken.op is not None and not any(shape_of(v.type) for v in taken.op.operands):
             return False
         saved = 0 if self._is_predicated(op, taken, block) else _registers(op)
-        here = {id(op)}
-        for one in reversed(making):
+        here, makes = {id(op)}, set(map(id, making))
+        for one in reversed([one for one in block.ops if id(one) in makes]):
             if all(id(user) in here for user in self.users[one.results[0]]):
                 here.add(id(one))
-                saved += _registers(one)
+                saved += 0 if one.moves else _registers(one)
         return saved >= _FEWEST_INSTRUCTIONS
 
     def _is_predicated(self, op: Op, taken: Value, block: Block) -> bool:
