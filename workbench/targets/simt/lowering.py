@@ -520,8 +520,11 @@ class Lowering:
                 continue
             if not (op.pure or op.side_by_side or op.per_program):
                 self.meet()
+            known = self.ahead
             self.op(op)
             if self.meeting.ops:
+                if op.regions:  # what these make is there in them alone
+                    self.ahead = known
                 self._before_meeting(op)
 
     def _before_meeting(self, op: Op) -> None:
