@@ -103,11 +103,13 @@ CODE = {
 
 
 def unattributed(text: Rendered, pattern: re.Pattern[str]) -> tuple[list[str], int]:
-    """Return the instructions that belong to no op, and how many instructions there are."""
+    """Return the instructions that belong to no op, and how many instructions there are.
+
+    What does nothing is none: ptxas fills with it, behind the end and beside products.
+    """
     lines = text.text.splitlines()
-    code = [row for row, line in enumerate(lines) if pattern.match(line)]
-    while "NOP;" in lines[code[-1]]:  # padding, behind a branch to itself
-        code.pop()
+    code = [row for row, line in enumerate(lines)
+            if pattern.match(line) and not re.search(r"\bNOP\b", line)]  # fmt: skip
     if re.search(r"\bBRA\b", lines[code[-1]]):
         code.pop()
     return [lines[row].strip() for row in code if not text.rows[row]], len(code)
