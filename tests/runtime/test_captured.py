@@ -195,6 +195,37 @@ READ: dict[str, tuple[str, str, str]] = {
     ),
     "another kind of equal number": ("G = [1]", "G[0] = 1.0", "2 if type(G[0]) is float else 1"),
     "none": ("n = None\nq = [1]", "n = 1", "1 if n is None else 2"),
+    "an attribute over a method": (
+        "class C:\n    def b(self): return 0\nq = C(); q.b = lambda: 1", "q.b = lambda: 2", "q.b()"
+    ),
+    "an attribute over a method, later": (
+        "class C:\n    def b(self): return 1\nq = C()", "q.b = lambda: 2", "q.b()"
+    ),
+    "an attribute over a default": (
+        "@dataclasses.dataclass\nclass C:\n    b: object = lambda x: x\nq = C(lambda x: x + 1)",
+        "q.b = lambda x: x + 2", "q.b(0)",
+    ),
+    "a method behind": (
+        "class P:\n    def b(self): return 1\nclass C(P):\n"
+        "    def b(self): return super().b()\nq = C()", "P.b = lambda self: 2", "q.b()",
+    ),
+    "a member behind": (
+        "class P: n = 1\nclass C(P):\n    n = 0\n    def b(self): return super().n\nq = C()",
+        "P.n = 2", "q.b()",
+    ),
+    "a class method behind": (
+        "class P:\n    @classmethod\n    def b(cls): return 1\nclass C(P):\n"
+        "    @classmethod\n    def b(cls): return super().b()",
+        "P.b = classmethod(lambda cls: 2)", "C.b()",
+    ),
+    "a special method behind": (
+        "class P(dict):\n    def __getitem__(self, k): return 1\nclass C(P):\n"
+        "    def __getitem__(self, k): return super().__getitem__(k)\nq = C()",
+        "P.__getitem__ = lambda self, k: 2", "q['n']",
+    ),
+    "the sign of a zero": (
+        "import math\nG = [0.0]", "G[0] = -0.0", "1 if math.copysign(1, G[0]) > 0 else 2"
+    ),
 }  # fmt: skip
 
 
