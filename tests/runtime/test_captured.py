@@ -223,6 +223,21 @@ READ: dict[str, tuple[str, str, str]] = {
         "    def __getitem__(self, k): return super().__getitem__(k)\nq = C()",
         "P.__getitem__ = lambda self, k: 2", "q['n']",
     ),
+    "the shape of an array": ("d = np.zeros((1, 2))", "d.shape = 2, 1", "d.shape[0]"),
+    "the shape of an array of objects": (
+        "d = np.full((1, 2), None)", "d.shape = 2, 1", "d.shape[0]"
+    ),
+    "the shape of an array that is not written to": (
+        "d = np.zeros((1, 2)); d.flags.writeable = False", "d.shape = 2, 1", "d.shape[0]"
+    ),
+    "the kind of an array's elements": (
+        "d = np.zeros(1, np.int32)", "d.dtype = np.float32", "1 if d.dtype.kind == 'i' else 2"
+    ),
+    "the shape of a tensor": ("d = torch.zeros(1, 2)", "d.resize_(2, 1)", "d.shape[0]"),
+    "the strides of a tensor": ("d = torch.zeros(2, 2).t()", "d.t_()", "d.stride(0)"),
+    "an array of dates": (
+        "d = np.array(['1970-01-02'], 'M8[D]')", "d[0] = '1970-01-03'", "int(d.astype(int)[0])"
+    ),
     "the sign of a zero": (
         "import math\nG = [0.0]", "G[0] = -0.0", "1 if math.copysign(1, G[0]) > 0 else 2"
     ),

@@ -17,6 +17,7 @@ from workbench.source.looking import (
     OURS,
     buffer_of,
     dict_of,
+    form_of,
     has_own_lookup,
     inherits_plain,
     is_a,
@@ -480,6 +481,9 @@ class Walk:
         if inherits_plain(value):
             self._say(where, f"{name} {plain_text(value)}")
         elif (items := items_of(value)) is not None:
+            if (form := form_of(value)) is not None:  # an array of objects
+                self._say(where, " ".join(map(str, form)))
+                self._watched.check((id(value), str(form)), lambda: form_of(value) == form)
             self._take_items(where, name, value, tuple(items))
         else:
             return self._take_array(where, name, value)
@@ -539,26 +543,32 @@ class Walk:
         if self._bytes > _MOST_BYTES:
             self._say(where, _unique())
             return True
-        before, shape = in_parts(view), f"{view.format} {view.shape}"
-        if is_tensor(value):
-            shape = f"{value.dtype} {tuple(value.shape)}"
+        before, form = in_parts(view), form_of(value)
+        shape = f"{view.format} {view.shape}" if form is None else " ".join(map(str, form))
         digest = sha256(b"".join(before)).hexdigest()
         self._say(where, f"{name} {shape} {digest}")
         if not is_frozen(value):
-            self._watched.check((id(value), digest), lambda: _same_array(value, before))
+            self._watched.check(
+                (id(value), shape, digest),
+                lambda: form_of(value) == form and _same_array(value, before),
+            )
+        elif form is not None:
+            self._watched.check((id(value), shape), lambda: form_of(value) == form)
         return True
 
     def _take_tensor(self, where: str, name: str, value: Any) -> bool:
         """Write down a tensor that is elsewhere; torch counts what it does to it."""
         held = value.detach().cpu()
-        shape = f"{name} {value.dtype} {tuple(value.shape)} {value.device}"
+        form = form_of(value)
+        shape = " ".join(map(str, (name, *(form or ()), value.device)))
         self._bytes += held.nbytes
         view = buffer_of(held) if self._bytes <= _MOST_BYTES else None
         digest = _unique() if view is None else sha256(b"".join(in_parts(view))).hexdigest()
         self._say(where, f"{shape} {digest}")
-        before = value._version, value.data_ptr()
+        before = value._version, value.data_ptr(), form
         self._watched.check(
-            (id(value), before), lambda: (value._version, value.data_ptr()) == before
+            (id(value), before),
+            lambda: (value._version, value.data_ptr(), form_of(value)) == before,
         )
         return True
 

@@ -155,7 +155,7 @@ def same_items(held: Any, before: tuple[Any, ...], items: Callable[[Any], Any]) 
 def _is_same(one: Any, other: Any) -> bool:
     if one is other:
         return True
-    kind = type(one)
+    kind = cast("type[Any]", type(one))
     if kind is not type(other) or kind not in (int, float, bool, str) or one != other:
         return False
     return kind is not float or one != 0.0 or copysign(1.0, one) == copysign(1.0, other)
