@@ -195,6 +195,52 @@ READ: dict[str, tuple[str, str, str]] = {
     ),
     "another kind of equal number": ("G = [1]", "G[0] = 1.0", "2 if type(G[0]) is float else 1"),
     "none": ("n = None\nq = [1]", "n = 1", "1 if n is None else 2"),
+    "an attribute over a method": (
+        "class C:\n    def b(self): return 0\nq = C(); q.b = lambda: 1", "q.b = lambda: 2", "q.b()"
+    ),
+    "an attribute over a method, later": (
+        "class C:\n    def b(self): return 1\nq = C()", "q.b = lambda: 2", "q.b()"
+    ),
+    "an attribute over a default": (
+        "@dataclasses.dataclass\nclass C:\n    b: object = lambda x: x\nq = C(lambda x: x + 1)",
+        "q.b = lambda x: x + 2", "q.b(0)",
+    ),
+    "a method behind": (
+        "class P:\n    def b(self): return 1\nclass C(P):\n"
+        "    def b(self): return super().b()\nq = C()", "P.b = lambda self: 2", "q.b()",
+    ),
+    "a member behind": (
+        "class P: n = 1\nclass C(P):\n    n = 0\n    def b(self): return super().n\nq = C()",
+        "P.n = 2", "q.b()",
+    ),
+    "a class method behind": (
+        "class P:\n    @classmethod\n    def b(cls): return 1\nclass C(P):\n"
+        "    @classmethod\n    def b(cls): return super().b()",
+        "P.b = classmethod(lambda cls: 2)", "C.b()",
+    ),
+    "a special method behind": (
+        "class P(dict):\n    def __getitem__(self, k): return 1\nclass C(P):\n"
+        "    def __getitem__(self, k): return super().__getitem__(k)\nq = C()",
+        "P.__getitem__ = lambda self, k: 2", "q['n']",
+    ),
+    "the shape of an array": ("d = np.zeros((1, 2))", "d.shape = 2, 1", "d.shape[0]"),
+    "the shape of an array of objects": (
+        "d = np.full((1, 2), None)", "d.shape = 2, 1", "d.shape[0]"
+    ),
+    "the shape of an array that is not written to": (
+        "d = np.zeros((1, 2)); d.flags.writeable = False", "d.shape = 2, 1", "d.shape[0]"
+    ),
+    "the kind of an array's elements": (
+        "d = np.zeros(1, np.int32)", "d.dtype = np.float32", "1 if d.dtype.kind == 'i' else 2"
+    ),
+    "the shape of a tensor": ("d = torch.zeros(1, 2)", "d.resize_(2, 1)", "d.shape[0]"),
+    "the strides of a tensor": ("d = torch.zeros(2, 2).t()", "d.t_()", "d.stride(0)"),
+    "an array of dates": (
+        "d = np.array(['1970-01-02'], 'M8[D]')", "d[0] = '1970-01-03'", "int(d.astype(int)[0])"
+    ),
+    "the sign of a zero": (
+        "import math\nG = [0.0]", "G[0] = -0.0", "1 if math.copysign(1, G[0]) > 0 else 2"
+    ),
 }  # fmt: skip
 
 

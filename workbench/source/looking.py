@@ -222,7 +222,35 @@ def buffer_of(value: Any) -> memoryview | None:
         value = value.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
     elif is_a(value, str, bytes) or _has_own_buffer(kind_of(value)):
         return None
+    numpy = cast("Any", sys.modules.get("numpy"))
+    if numpy is not None and is_a(value, numpy.ndarray):
+        kind = numpy.ndarray
+        if not _is_told(kind.dtype.__get__(value)):
+            return memoryview(kind.tobytes(value))
     return memoryview(value)
+
+
+def _is_told(dtype: Any) -> bool:
+    """Say whether numpy shows the bytes of such an array, and not only copies of them."""
+    dtype = dtype.base
+    if dtype.names is not None:
+        return all(_is_told(dtype.fields[name][0]) for name in dtype.names)
+    return dtype.kind not in "mM"
+
+
+def form_of(value: Any) -> tuple[Any, ...] | None:
+    """Return the kind of an array's elements, its shape and its strides, None for no such array."""
+    numpy = cast("Any", sys.modules.get("numpy"))
+    if numpy is not None and is_a(value, numpy.ndarray):
+        kind = numpy.ndarray
+        return kind.dtype.__get__(value), kind.shape.__get__(value), kind.strides.__get__(value)
+    if is_tensor(value):
+        torch = cast("Any", sys.modules["torch"])
+        value = torch.Tensor.as_subclass(value, torch.Tensor)
+        if value.layout is torch.strided:
+            return value.dtype, tuple(value.shape), value.stride()
+        return value.dtype, tuple(value.shape), value.layout
+    return None
 
 
 def is_tensor(value: Any) -> bool:

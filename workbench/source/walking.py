@@ -17,6 +17,7 @@ from workbench.source.looking import (
     OURS,
     buffer_of,
     dict_of,
+    form_of,
     has_own_lookup,
     inherits_plain,
     is_a,
@@ -291,8 +292,7 @@ class Walk:
             return None if found is ABSENT else (found,)
         held = self._holder(where, holder)
         held.names.add(name)
-        held.done.add(name)
-        if is_a(holder, type):
+        if is_a(holder, type):  # behind the first class that has it, `super()` may ask for it
             found = member_of(holder, name)
             if found is ABSENT:
                 self._open(where, holder)
@@ -300,12 +300,13 @@ class Walk:
             if _is_bound(found) and type(found) is not types.FunctionType:
                 self._open(where, holder)  # a class method gets the class
             return (found,)
+        held.done.add(name)
         kind = kind_of(holder)
         self._holder(f"{where}.__class__", kind).names.add(name)
         found, member = (dict_of(holder) or {}).get(name, ABSENT), member_of(kind, name)
         if type(member) is types.MemberDescriptorType:
             found = _slot_or_absent(member, holder)
-        elif member is not ABSENT and _is_bound(member):
+        elif member is not ABSENT and _is_bound(member) and (found is ABSENT or _is_data(member)):
             found = ABSENT
         elif found is ABSENT:
             found = member
@@ -399,14 +400,12 @@ class Walk:
                 )
 
     def _watch_spaces(self, spaces: Sequence[Any], names: set[str]) -> None:
-        """Watch names of dicts of which the first that has one counts."""
-        left = names
+        """Watch names of dicts: not only of the first that has one, for `super()` asks the next."""
         for space in spaces:
-            here = left & space.keys()
+            here = names & space.keys()
             for name in sorted(here):
                 self._watched.entry(space, name, space[name])
-            left = left - here
-            self._watched.absent(space, left)
+            self._watched.absent(space, names - here)
 
     # -- values ---------------------------------------------------------------------------
     def _take(self, where: str, value: Any, goes: bool) -> None:
@@ -482,6 +481,9 @@ class Walk:
         if inherits_plain(value):
             self._say(where, f"{name} {plain_text(value)}")
         elif (items := items_of(value)) is not None:
+            if (form := form_of(value)) is not None:  # an array of objects
+                self._say(where, " ".join(map(str, form)))
+                self._watched.check((id(value), str(form)), lambda: form_of(value) == form)
             self._take_items(where, name, value, tuple(items))
         else:
             return self._take_array(where, name, value)
@@ -541,26 +543,32 @@ class Walk:
         if self._bytes > _MOST_BYTES:
             self._say(where, _unique())
             return True
-        before, shape = in_parts(view), f"{view.format} {view.shape}"
-        if is_tensor(value):
-            shape = f"{value.dtype} {tuple(value.shape)}"
+        before, form = in_parts(view), form_of(value)
+        shape = f"{view.format} {view.shape}" if form is None else " ".join(map(str, form))
         digest = sha256(b"".join(before)).hexdigest()
         self._say(where, f"{name} {shape} {digest}")
         if not is_frozen(value):
-            self._watched.check((id(value), digest), lambda: _same_array(value, before))
+            self._watched.check(
+                (id(value), shape, digest),
+                lambda: form_of(value) == form and _same_array(value, before),
+            )
+        elif form is not None:
+            self._watched.check((id(value), shape), lambda: form_of(value) == form)
         return True
 
     def _take_tensor(self, where: str, name: str, value: Any) -> bool:
         """Write down a tensor that is elsewhere; torch counts what it does to it."""
         held = value.detach().cpu()
-        shape = f"{name} {value.dtype} {tuple(value.shape)} {value.device}"
+        form = form_of(value)
+        shape = " ".join(map(str, (name, *(form or ()), value.device)))
         self._bytes += held.nbytes
         view = buffer_of(held) if self._bytes <= _MOST_BYTES else None
         digest = _unique() if view is None else sha256(b"".join(in_parts(view))).hexdigest()
         self._say(where, f"{shape} {digest}")
-        before = value._version, value.data_ptr()
+        before = value._version, value.data_ptr(), form
         self._watched.check(
-            (id(value), before), lambda: (value._version, value.data_ptr()) == before
+            (id(value), before),
+            lambda: (value._version, value.data_ptr(), form_of(value)) == before,
         )
         return True
 
@@ -675,20 +683,12 @@ def _spaces(thing: Any) -> list[Mapping[str, Any]]:
     if is_a(thing, types.ModuleType):
         return [module_dict(thing)]
     if is_a(thing, type):
-        return [_firsts(mro_of(thing)), _firsts(mro_of(kind_of(thing)))]
+        kinds = (*mro_of(thing), *mro_of(kind_of(thing)))
+        return [own_dict(one) for one in kinds if is_users_type(one)]
     found = {name: _slot_or_absent(member, thing) for name, member in slots_of(thing).items()}
     held = {name: value for name, value in found.items() if value is not ABSENT}
     space = dict_of(thing) or {}
     return [space, held] if held else [space]
-
-
-def _firsts(kinds: Sequence[type]) -> dict[str, Any]:
-    """Return what names mean on classes of users, of which the first that has one counts."""
-    found: dict[str, Any] = {}
-    for kind in reversed(kinds):
-        if is_users_type(kind):
-            found.update(own_dict(kind))
-    return found
 
 
 def member_of(kind: type, name: str) -> Any:
@@ -706,6 +706,12 @@ def _is_bound(member: Any) -> bool:
     return type(member) is not staticmethod and any(
         "__get__" in own_dict(one) for one in mro_of(kind_of(member))
     )
+
+
+def _is_data(member: Any) -> bool:
+    """Say whether a class's member counts before what an object has under its name."""
+    kinds = mro_of(kind_of(member))
+    return any("__set__" in own_dict(one) or "__delete__" in own_dict(one) for one in kinds)
 
 
 def _is_code(member: Any) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Hashable, Iterable
 from itertools import repeat
+from math import copysign
 from operator import call, is_
 from typing import Any, cast
 
@@ -152,9 +153,12 @@ def same_items(held: Any, before: tuple[Any, ...], items: Callable[[Any], Any]) 
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    return one is other or (
-        type(one) is type(other) and type(one) in (int, float, bool, str) and one == other
-    )
+    if one is other:
+        return True
+    kind = cast("type[Any]", type(one))
+    if kind is not type(other) or kind not in (int, float, bool, str) or one != other:
+        return False
+    return kind is not float or one != 0.0 or copysign(1.0, one) == copysign(1.0, other)
 
 
 #: Bytes that are compared at once: a part that stays in a core's cache.
