@@ -268,6 +268,28 @@ class Cells:
         return out.item()
 
 
+TAKING = """
+call = triton.constexpr_function(lambda f: f())
+
+@triton.jit
+def k(out, f: tl.constexpr):
+    tl.store(out, float(call(f)))
+"""
+
+
+@pytest.mark.parametrize("make", [
+    "q = [1]\nf = functools.partial(lambda q: q[0], q)",
+    "class G:\n    def n(self):\n        return q[0]\nq = [1]\nf = G().n",
+], ids=["partial", "method"])  # fmt: skip
+def test_what_a_call_that_is_given_reaches_may_change(make: str):
+    cells = Cells()
+    cells.run(make)
+    cells.run(TAKING)
+    assert cells.launch(cells.names["f"]) == 1
+    cells.names["q"][0] = 2
+    assert cells.launch(cells.names["f"]) == 2
+
+
 @pytest.mark.parametrize("again", [False, True], ids=["kept", "run again"])
 @pytest.mark.parametrize("what", CHANGES)
 def test_what_a_kernel_reaches_may_change(what: str, again: bool):

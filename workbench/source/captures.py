@@ -15,8 +15,11 @@ What is *not* there counts as well: a name that falls to a built-in function, a 
 inherited, an attribute asked for with a default. Where code looks at all attributes (`vars`,
 `asdict`, `getattr` with a computed name), all of them count. That costs at most a recompile.
 
-Not followed: attributes put on kernels; `__class__`, `__bases__`, `__code__` and `__dict__` given
-another value, and defaults given to a function that had none; what a function imports itself or
+Not followed: special methods of classes from installed packages, so what such an object keeps
+behind its own `__getattr__` or `__getitem__`; names made by `getattr` under another name or in
+texts to format; the order that `move_to_end` gives; the environment that `os.getenv` asks for;
+attributes put on kernels; `__class__`, `__bases__`, `__code__` and `__dict__` given another value,
+and defaults given to a function that had none; what a function imports itself or
 gets by C code from elsewhere (files, clocks, the environment of another process); what is inside
 objects of C code that show nothing of it, locks, loggers, files and weak references; arrays of over
 64 MiB in all when they change in place, and on a GPU what changes without torch; what is behind the
@@ -27,6 +30,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -94,7 +98,11 @@ def reaching(value: Any) -> Iterator[Any]:
             continue
         if is_constexpr(one):
             left.append(one.value)
-        elif source_of(one) is not None or type(one) is types.FunctionType or is_users_type(one):
+        elif (
+            is_a(one, partial, types.FunctionType, types.MethodType)
+            or is_users_type(one)
+            or source_of(one) is not None
+        ):
             yield one
         elif is_users_type(kind_of(one)):
             if not is_tensor(one) and member_of(kind_of(one), "data_ptr") is ABSENT:
