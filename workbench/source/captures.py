@@ -24,6 +24,9 @@ gets by C code from elsewhere (files, clocks, the environment of another process
 objects of C code that show nothing of it, locks, loggers, files and weak references; arrays of over
 64 MiB in all when they change in place, and on a GPU what changes without torch; what is behind the
 first 20,000 things.
+
+Arrays are compared with a copy: each compiled kernel keeps one of those it reads, and so does each
+that was compiled before one changed.
 """
 
 from __future__ import annotations
