@@ -52,8 +52,9 @@ from workbench.source.looking import (
     plain_text,
     source_of,
 )
+from workbench.source.lookups import member_of
 from workbench.source.walking import Captures as Captures
-from workbench.source.walking import Walk, member_of
+from workbench.source.walking import Walk
 from workbench.source.watched import ABSENT
 
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import dis
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
+
+from workbench.source.errors import KernelError
+from workbench.source.kernels import KernelSource
 
 #: The attributes that are looked up on an outer name, `a.b` of `name.a.b` as a tuple; CALLED at the
 #: end: the result is called and goes nowhere else. The empty tuple is a use of the name by itself.
 Chain = tuple[str, ...]
 CALLED = "()"
+#: What asks for an attribute by a name that may be computed.
+_ASKING = frozenset({"getattr", "hasattr"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,3 +152,35 @@ def _constant_text(constant: object) -> str:
     if isinstance(constant, int) and constant.bit_length() > 4096:
         return hex(constant)
     return repr(constant)
+
+
+def names_in_text(source: KernelSource) -> tuple[list[str], frozenset[str]]:
+    """Return the outer names of a text that is not the code object's, sorted, and attributes."""
+    try:
+        nodes = list(ast.walk(source.tree))
+    except (SyntaxError, KernelError):  # said where it is compiled
+        return [], frozenset()
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    words = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    texts = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    return sorted(names & {*source.names}), frozenset(words | set(filter(str.isidentifier, texts)))
+
+
+def computes_names(outer: Iterable[str], source: KernelSource | None) -> bool:
+    """Say whether code asks for attributes by names that it computes."""
+    if _ASKING.isdisjoint(outer):
+        return False
+    try:
+        nodes = list(ast.walk(source.tree)) if source is not None else []
+    except (SyntaxError, KernelError):
+        return True
+    asked = sum(isinstance(node, ast.Name) and node.id in _ASKING for node in nodes)
+    plain = sum(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in _ASKING
+        and len(node.args) > 1
+        and isinstance(node.args[1], ast.Constant)
+        for node in nodes
+    )
+    return asked == 0 or asked != plain

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import ast
-import os
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from itertools import count
 from typing import Any, cast
 
-from workbench.source.errors import KernelError
+from workbench.source.digests import Arrays, unique_text
 from workbench.source.kernels import KernelSource, kernel_source
 from workbench.source.looking import (
     OURS,
-    buffer_of,
     dict_of,
     form_of,
-    has_own_lookup,
     inherits_plain,
     is_a,
     is_constexpr,
     is_enum,
     is_enum_class,
-    is_frozen,
     is_installed,
     is_library_function,
     is_library_module,
@@ -45,18 +39,33 @@ from workbench.source.looking import (
     own_dict,
     plain_text,
     says_all,
-    slot,
     slots_of,
     source_of,
 )
-from workbench.source.mentioned import CALLED, Chain, code_text, mentioned
+from workbench.source.lookups import (
+    content_of,
+    has_names,
+    is_bound,
+    is_code,
+    is_data,
+    is_special,
+    member_of,
+    slot_or_absent,
+    spaces_of,
+)
+from workbench.source.mentioned import (
+    CALLED,
+    Chain,
+    code_text,
+    computes_names,
+    mentioned,
+    names_in_text,
+)
 from workbench.source.watched import (
     ABSENT,
     Guard,
     Watched,
     holds,
-    in_parts,
-    same_bytes,
     same_items,
 )
 
@@ -80,15 +89,8 @@ class Captures:
         return all(map(holds, self.guards))
 
 
-#: The most things that are looked at, and the most bytes of arrays.
+#: The most things that are looked at.
 _MOST_PARTS = 20_000
-_MOST_BYTES = 64 << 20
-_COUNT, _PROCESS = count(), os.urandom(8).hex()
-
-
-def _unique() -> str:
-    """Return a text for what is too much to tell: it is never what it was, in any process."""
-    return f"never the same {_PROCESS} {os.getpid()} {next(_COUNT)}"
 
 
 @dataclass(slots=True)
@@ -128,7 +130,7 @@ class Walk:
         self._names: set[str] = set()
         self._everything = everything
         self._visited: set[int] = set()
-        self._bytes = 0
+        self._arrays = Arrays(self._say, self._watched)
 
     def take(self, value: Any) -> None:
         """Begin with a value."""
@@ -185,10 +187,10 @@ class Walk:
         read = mentioned(function.__code__)
         outer, attributes = dict(read.outer), read.attributes | read.texts
         if source is not None and source.edited:
-            names, more = _names_in_text(source)
+            names, more = names_in_text(source)
             outer, attributes = dict.fromkeys([*outer, *names], _ITSELF), attributes | more
         self._names |= attributes
-        if attributes & _LOOKING or not _VARS.isdisjoint(outer) or _computes_names(outer, source):
+        if attributes & _LOOKING or not _VARS.isdisjoint(outer) or computes_names(outer, source):
             self._everything = True
         named = function.__kwdefaults__
         defaults = (*(function.__defaults__ or ()), *sorted(named.items() if named else ()))
@@ -198,9 +200,8 @@ class Walk:
         captured: dict[str, Any] = {}
         for name, chains in outer.items():
             if name in cells:
-                try:
-                    value = cells[name].cell_contents
-                except ValueError:  # nothing yet
+                value = content_of(cells[name])
+                if value is ABSENT:  # nothing yet
                     continue
                 captured[name] = value
                 self._watched.cell(cells[name], value)
@@ -225,7 +226,7 @@ class Walk:
             for name, cell in zip(
                 function.__code__.co_freevars, function.__closure__ or (), strict=True
             ):
-                self._push(f"{where}.{name}", _content(cell))
+                self._push(f"{where}.{name}", content_of(cell))
             if function.__dict__:
                 self._open(where, function, all=True)
             if space in _LOOKING_MODULES and where[-2:] != "__":
@@ -252,7 +253,7 @@ class Walk:
         if is_a(value, types.ModuleType) and is_ours(value):
             return
         chains = sorted(chains)
-        if () in chains or not (is_constexpr(value) or _has_names(value)):
+        if () in chains or not (is_constexpr(value) or has_names(value)):
             self._push(where, value, any(chain != (CALLED,) for chain in chains))
             return
         for chain in chains:
@@ -269,9 +270,9 @@ class Walk:
             if is_constexpr(holder):
                 self._say(where, "constexpr")
                 holder = holder.value
-                if name == "value" and not _has_names(holder):
+                if name == "value" and not has_names(holder):
                     continue
-            if not _has_names(holder):
+            if not has_names(holder):
                 break
             found = self._find(where, holder, name)
             if found is None:
@@ -297,7 +298,7 @@ class Walk:
             if found is ABSENT:
                 self._open(where, holder)
                 return None
-            if _is_bound(found) and type(found) is not types.FunctionType:
+            if is_bound(found) and type(found) is not types.FunctionType:
                 self._open(where, holder)  # a class method gets the class
             return (found,)
         held.done.add(name)
@@ -305,8 +306,8 @@ class Walk:
         self._holder(f"{where}.__class__", kind).names.add(name)
         found, member = (dict_of(holder) or {}).get(name, ABSENT), member_of(kind, name)
         if type(member) is types.MemberDescriptorType:
-            found = _slot_or_absent(member, holder)
-        elif member is not ABSENT and _is_bound(member) and (found is ABSENT or _is_data(member)):
+            found = slot_or_absent(member, holder)
+        elif member is not ABSENT and is_bound(member) and (found is ABSENT or is_data(member)):
             found = ABSENT
         elif found is ABSENT:
             found = member
@@ -340,8 +341,8 @@ class Walk:
         for one in (*mro_of(kind), *mro_of(type(kind))):
             if not is_users_type(one) or is_installed(one):
                 continue
-            special = filter(_is_special, own_dict(one))
-            holder.names.update(name for name in special if _is_code(own_dict(one)[name]))
+            special = filter(is_special, own_dict(one))
+            holder.names.update(name for name in special if is_code(own_dict(one)[name]))
         if any(is_our_type(one) for one in mro_of(kind)):
             holder.names |= _OF_AGGREGATES
         if is_enum_class(kind):
@@ -351,7 +352,7 @@ class Walk:
         """Look up the names on a holder that were not."""
         names = self._wanted(holder) - holder.done
         holder.done |= names
-        for space in _spaces(holder.thing):
+        for space in spaces_of(holder.thing):
             for name in sorted(names & space.keys() if len(space) > 8 else names):
                 found = space.get(name, ABSENT)
                 if found is not ABSENT and not (
@@ -366,9 +367,9 @@ class Walk:
         if (holder.all or self._everything) and not is_a(holder.thing, types.ModuleType):
             names |= {
                 name
-                for space in _spaces(holder.thing)
+                for space in spaces_of(holder.thing)
                 for name in space
-                if type(name) is str and not (is_a(holder.thing, type) and _is_special(name))
+                if type(name) is str and not (is_a(holder.thing, type) and is_special(name))
             }
         return names
 
@@ -393,10 +394,10 @@ class Walk:
                 self._watched.check((id(space), keys), lambda: space.keys() == keys)
         for name, member in sorted(slots_of(thing).items()) if is_made(kind_of(thing)) else ():
             if name in names:
-                before = _slot_or_absent(member, thing)
+                before = slot_or_absent(member, thing)
                 self._watched.check(
                     (id(thing), name, id(before)),
-                    lambda member=member, before=before: _slot_or_absent(member, thing) is before,
+                    lambda member=member, before=before: slot_or_absent(member, thing) is before,
                 )
 
     def _watch_spaces(self, spaces: Sequence[Any], names: set[str]) -> None:
@@ -420,7 +421,7 @@ class Walk:
             if goes and type(value) is types.FunctionType and not is_library_function(value):
                 self._open(before[0], value)
         elif len(self._seen) > _MOST_PARTS:
-            self._say(where, _unique())
+            self._say(where, unique_text())
         else:
             self._seen[id(value)] = where, value
             self._take_new(where, value, goes)
@@ -486,7 +487,7 @@ class Walk:
                 self._watched.check((id(value), str(form)), lambda: form_of(value) == form)
             self._take_items(where, name, value, tuple(items))
         else:
-            return self._take_array(where, name, value)
+            return self._arrays.take(where, name, value)
         return True
 
     def _take_library(self, where: str, name: str, value: Any) -> None:
@@ -497,8 +498,8 @@ class Walk:
             return
         self._say(where, name)
         self._open(where, value, all=True)
-        for special in sorted(member for member in members if _is_special(member)):
-            self._push(f"{where}.{special}", _slot_or_absent(members[special], value))
+        for special in sorted(member for member in members if is_special(member)):
+            self._push(f"{where}.{special}", slot_or_absent(members[special], value))
 
     def _take_items(self, where: str, name: str, value: Any, items: tuple[Any, ...]) -> None:
         if not is_a(value, tuple, frozenset):
@@ -515,7 +516,7 @@ class Walk:
             self._say(where, f"{name} of {len(items)}: {text}")
             return
         if len(items) > _MOST_PARTS:
-            self._say(where, _unique())
+            self._say(where, unique_text())
             return
         self._say(where, f"{name} of {len(items)}")
         if not is_a(value, dict, types.MappingProxyType):
@@ -528,49 +529,6 @@ class Walk:
                 self._push(f"{where}.{plain_text(key)}", item)
             else:
                 self._push(f"{where}.{number}", (key, item))
-
-    def _take_array(self, where: str, name: str, value: Any) -> bool:
-        """Write down what an array holds; returns whether it is one."""
-        try:
-            view = buffer_of(value)
-            if view is None:
-                return is_tensor(value) and self._take_tensor(where, name, value)
-        except Exception:  # it has none, or will not say
-            if is_tensor(value):
-                self._say(where, _unique())
-            return is_tensor(value)
-        self._bytes += view.nbytes
-        if self._bytes > _MOST_BYTES:
-            self._say(where, _unique())
-            return True
-        before, form = in_parts(view), form_of(value)
-        shape = f"{view.format} {view.shape}" if form is None else " ".join(map(str, form))
-        digest = sha256(b"".join(before)).hexdigest()
-        self._say(where, f"{name} {shape} {digest}")
-        if not is_frozen(value):
-            self._watched.check(
-                (id(value), shape, digest),
-                lambda: form_of(value) == form and _same_array(value, before),
-            )
-        elif form is not None:
-            self._watched.check((id(value), shape), lambda: form_of(value) == form)
-        return True
-
-    def _take_tensor(self, where: str, name: str, value: Any) -> bool:
-        """Write down a tensor that is elsewhere; torch counts what it does to it."""
-        held = value.detach().cpu()
-        form = form_of(value)
-        shape = " ".join(map(str, (name, *(form or ()), value.device)))
-        self._bytes += held.nbytes
-        view = buffer_of(held) if self._bytes <= _MOST_BYTES else None
-        digest = _unique() if view is None else sha256(b"".join(in_parts(view))).hexdigest()
-        self._say(where, f"{shape} {digest}")
-        before = value._version, value.data_ptr(), form
-        self._watched.check(
-            (id(value), before),
-            lambda: (value._version, value.data_ptr(), form_of(value)) == before,
-        )
-        return True
 
 
 #: A use of an outer name by itself.
@@ -591,57 +549,8 @@ _OF_ENUMS = frozenset({"_name_", "_value_"})
 _OF_AGGREGATES = frozenset({"__operators__", "__fill__", "__draft__", "__defaults__"})
 
 
-def _names_in_text(source: KernelSource) -> tuple[list[str], frozenset[str]]:
-    """Return the outer names of a text that is not the code object's, sorted, and attributes."""
-    try:
-        nodes = list(ast.walk(source.tree))
-    except (SyntaxError, KernelError):  # said where it is compiled
-        return [], frozenset()
-    names = {node.id for node in nodes if isinstance(node, ast.Name)}
-    words = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-    texts = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
-    return sorted(names & {*source.names}), frozenset(words | set(filter(str.isidentifier, texts)))
-
-
-def _computes_names(outer: Iterable[str], source: KernelSource | None) -> bool:
-    """Say whether code asks for attributes by names that it computes."""
-    if _ASKING.isdisjoint(outer):
-        return False
-    try:
-        nodes = list(ast.walk(source.tree)) if source is not None else []
-    except (SyntaxError, KernelError):
-        return True
-    asked = sum(isinstance(node, ast.Name) and node.id in _ASKING for node in nodes)
-    plain = sum(
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in _ASKING
-        and len(node.args) > 1
-        and isinstance(node.args[1], ast.Constant)
-        for node in nodes
-    )
-    return asked == 0 or asked != plain
-
-
-_ASKING = frozenset({"getattr", "hasattr"})
-
-
 def _name_of_function(function: types.FunctionType) -> str:
     return f"{function.__globals__.get('__name__', '')}.{function.__qualname__}"
-
-
-def _content(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return ABSENT
-
-
-def _slot_or_absent(member: Any, value: Any) -> Any:
-    try:
-        return slot(member, value)
-    except Exception:
-        return ABSENT
 
 
 def _items(value: Any) -> Iterator[Any]:
@@ -659,66 +568,3 @@ def _order(value: Any) -> str:
     if type(value) is types.FunctionType:
         return _name_of_function(value)
     return name_of_type(kind_of(value))
-
-
-def _same_array(value: Any, before: list[bytes]) -> bool:
-    view = buffer_of(value)
-    return view is not None and same_bytes(view, before)
-
-
-def _has_names(value: Any) -> bool:
-    """Say whether names are looked up on a value one by one."""
-    if is_a(value, types.ModuleType):
-        return True
-    if is_a(value, type):
-        return is_users_type(value)
-    kind = kind_of(value)
-    if not is_users_type(kind) or is_tensor(value) or inherits_plain(value):
-        return False
-    return items_of(value) is None and not has_own_lookup(kind)
-
-
-def _spaces(thing: Any) -> list[Mapping[str, Any]]:
-    """Return what a module, a class or an object has under names, by where they are looked for."""
-    if is_a(thing, types.ModuleType):
-        return [module_dict(thing)]
-    if is_a(thing, type):
-        kinds = (*mro_of(thing), *mro_of(kind_of(thing)))
-        return [own_dict(one) for one in kinds if is_users_type(one)]
-    found = {name: _slot_or_absent(member, thing) for name, member in slots_of(thing).items()}
-    held = {name: value for name, value in found.items() if value is not ABSENT}
-    space = dict_of(thing) or {}
-    return [space, held] if held else [space]
-
-
-def member_of(kind: type, name: str) -> Any:
-    """Return what stands under a name in a class of a user's, or in what it inherits from."""
-    spaces = (own_dict(one) for one in (*mro_of(kind), *mro_of(type(kind))) if is_users_type(one))
-    return next((space[name] for space in spaces if name in space), ABSENT)
-
-
-def _is_special(name: Any) -> bool:
-    return type(name) is str and name[:2] == "__" == name[-2:] and len(name) > 4
-
-
-def _is_bound(member: Any) -> bool:
-    """Say whether a class's member gets the object on which it is looked up."""
-    return type(member) is not staticmethod and any(
-        "__get__" in own_dict(one) for one in mro_of(kind_of(member))
-    )
-
-
-def _is_data(member: Any) -> bool:
-    """Say whether a class's member counts before what an object has under its name."""
-    kinds = mro_of(kind_of(member))
-    return any("__set__" in own_dict(one) or "__delete__" in own_dict(one) for one in kinds)
-
-
-def _is_code(member: Any) -> bool:
-    """Say whether a special member of a class is code of the user's, and not data about it."""
-    kind = kind_of(member)
-    return (
-        is_a(member, types.FunctionType, staticmethod, classmethod, property)
-        or source_of(member) is not None
-        or (is_users_type(kind) and not inherits_plain(member) and items_of(member) is None)
-    )
