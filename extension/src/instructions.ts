@@ -441,6 +441,7 @@ ir | tile.fma | | A function of functions.FUNCTIONS applied to each element of o
 ir | tile.for | | Run the body with its counter at lower, lower + step, ... while below \`upper\`.
 ir | tile.gather | | Elements of \`source\` at places \`index\` along \`axis\`; other coordinates stay.
 ir | tile.ge | | A function of functions.FUNCTIONS applied to each element of operands of one type.
+ir | tile.grid_dependency_wait | | Wait until the launches that this one depends on are done and what they stored is there.
 ir | tile.gt | | A function of functions.FUNCTIONS applied to each element of operands of one type.
 ir | tile.histogram | | How often each of 0 ... bins - 1 occurs among the elements whose mask holds.
 ir | tile.hypot | | A function of functions.FUNCTIONS applied to each element of operands of one type.
@@ -448,6 +449,7 @@ ir | tile.if | | Run one of two regions; both yield values of the same types.
 ir | tile.inline_asm | | Instructions of the target, run for \`pack\` elements of every operand at a time.
 ir | tile.iota | | The integers \`start\`, \`start + 1\`, ... as a one-dimensional tile.
 ir | tile.join | | Two tiles of one type stacked on a new last axis of extent 2.
+ir | tile.launch_dependents | | Let launches that depend on this one begin, once all threads were here or are done.
 ir | tile.le | | A function of functions.FUNCTIONS applied to each element of operands of one type.
 ir | tile.leading_zeros | | A function of functions.FUNCTIONS applied to each element of operands of one type.
 ir | tile.lgamma | | A function of functions.FUNCTIONS applied to each element of operands of one type.

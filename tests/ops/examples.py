@@ -42,6 +42,8 @@ OPERANDS: dict[str, dict[str, str]] = {
     "tile.promise": {"%0": "tile<4xindex>"},
     "tile.assume": {"%0": "i1"},
     "tile.barrier": {},
+    "tile.grid_dependency_wait": {},
+    "tile.launch_dependents": {},
     "tile.splat": {"%0": "f32"},
     "tile.broadcast": {"%0": "tile<1x8xf32>"},
     "tile.expand_dims": {"%0": "tile<4xf32>"},

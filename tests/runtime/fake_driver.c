@@ -65,6 +65,18 @@ int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
     printf("\n");
     return 0;
 }
+struct launch {
+    unsigned grid[3], block[3], shared;
+    void *stream;
+    const int *attributes;
+    unsigned count;
+};
+int cuLaunchKernelEx(const struct launch *l, void *function, void **parameters, void **extra)
+{
+    printf("%u attribute %d %d: ", l->count, l->attributes[0], l->attributes[2]);
+    return cuLaunchKernel(function, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1],
+                          l->block[2], l->shared, l->stream, parameters, extra);
+}
 int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *base, const uint64_t *extents,
                            const uint64_t *strides, const uint32_t *box, const uint32_t *ones,
                            int interleave, int swizzle, int promotion, int outside)

@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 
 import workbench
+import workbench as wb
+import workbench.language as tl
 from tests.kernels import convolution
 from tests.runtime.kernels import add, matmul
 from workbench.runtime.c_launcher import _TAKEN, Sample, SampleArray, header, launcher
@@ -171,6 +173,25 @@ def test_blocks_that_stay_get_the_grid_and_as_many_as_there_are(
         launch = next(line for line in out.splitlines() if line.startswith("launch"))
         assert f"grid {blocks} 1 1" in launch
         assert launch.endswith(f" {wide} 4 1 map1 map2")
+
+
+@wb.jit
+def late(out, BLOCK: tl.constexpr):
+    tl.extra.cuda.gdc_wait()
+    tl.store(out + tl.arange(0, BLOCK), 1.0)
+
+
+def test_what_waits_itself_begins_early_from_c_too(tmp_path: Path, pretended: str) -> None:
+    kernel = late.warmup(
+        np.zeros(64, np.float32), BLOCK=64, grid=(3,), target="sm_90a", launch_pdl=True
+    )
+    arrays = {"out": SampleArray(64, 4)}
+    (tmp_path / "late.c").write_text(launcher(kernel, "kernel late", Sample((3, 1, 1), {}, arrays)))
+    build(tmp_path, *WARNINGS, "late.c", "-o", "late")
+    _, out, _ = run(tmp_path, "./late", LD_LIBRARY_PATH=pretended, SIZES="8")
+    started = [line for line in out.splitlines() if "launch 1" in line]
+    assert started, out
+    assert all(line.startswith("1 attribute 6 1: launch 1 grid 3 1 1") for line in started)
 
 
 def test_whole_clusters_are_started_from_c() -> None:

@@ -41,14 +41,19 @@ class Memory:
         self._body = module.body
         read: set[str] = set()
         written: set[str] = set()
+        awaits = False
         for op in module.walk():
             for effect in op.own_effects():
+                if effect.space == "global" and effect.acquires and effect.scope == "sys":
+                    awaits = True
                 if effect.space == "global" and effect.reads:
                     read |= self.roots(effect)
                 if effect.space == "global" and effect.writes:
                     written |= self.roots(effect)
         #: Roots that the kernel reads and writes somewhere.
         self.read, self.written = frozenset(read), frozenset(written)
+        #: Whether it waits for other launches, or for the host: they may write what it does not.
+        self._awaits = awaits
 
     def roots(self, effect: Effect) -> frozenset[str]:
         """Return the parameters behind an access to global memory; ANYWHERE stands for any."""
@@ -77,13 +82,16 @@ class Memory:
         return isinstance(element, Pointer) and element.constant
 
     def is_settled(self, effect: Effect) -> bool:
-        """Say whether no program of the launch writes the arguments that an access touches.
+        """Say whether nobody writes the arguments that an access touches while the launch runs.
 
-        All programs run the same kernel, so what none of its ops writes stays as it is. This asks
-        which arguments are written, not whether two arguments overlap.
+        All programs run the same kernel, so what none of its ops writes stays as it is, unless it
+        waits for others than them. This asks which arguments are written, not whether two
+        arguments overlap.
         """
         if self.is_constant(effect):
             return True
+        if self._awaits:
+            return False
         roots = self.roots(effect)
         return not (ANYWHERE in self.written or ANYWHERE in roots or roots & self.written)
 

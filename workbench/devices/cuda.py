@@ -11,7 +11,7 @@ import importlib
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from workbench.source import KernelError, LaunchError, ResourceError, ToolError
@@ -375,9 +375,12 @@ def _clusters_at_once(
     return int(checked(asked, "occupancy of clusters", device))
 
 
-def launch_address() -> int:
-    """Return where `cuLaunchKernel` lies in memory, 0 if the library cannot be opened by name."""
-    return _address_of("cuLaunchKernel")
+def launch_address(*, early: bool = False) -> int:
+    """Return where what launches lies in memory, 0 if the library cannot be opened by name.
+
+    `cuLaunchKernel`, or `cuLaunchKernelEx`.
+    """
+    return _address_of(f"cuLaunchKernel{'Ex' if early else ''}")
 
 
 def encoder_address(*, walked: bool = False) -> int:
@@ -388,7 +391,7 @@ def encoder_address(*, walked: bool = False) -> int:
     return _address_of(f"cuTensorMapEncode{'Im2col' if walked else 'Tiled'}")
 
 
-@lru_cache(3)
+@cache
 def _address_of(function: str) -> int:
     name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:

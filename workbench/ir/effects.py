@@ -72,6 +72,11 @@ class Effect:
         return self.acquires and self.releases and not (self.reads or self.writes)
 
     @property
+    def is_wait(self) -> bool:
+        """Whether each thread by itself sees behind it what others released, and no more."""
+        return self.acquires and not (self.releases or self.reads or self.writes)
+
+    @property
     def removable(self) -> bool:
         """Whether nobody could tell that it did not happen."""
         return not self.writes and self.order == "plain" and self.space != "outside"

@@ -113,6 +113,11 @@ class LaunchData:
         return self.extra.get("persistent", 0)
 
     @property
+    def early(self) -> bool:
+        """Whether a launch begins before the one in front of it is done: its code waits itself."""
+        return self.extra.get("early", False)
+
+    @property
     def cluster(self) -> int:
         """How many blocks are a cluster: a launch starts a multiple of these."""
         return self.extra.get("cluster", 1)

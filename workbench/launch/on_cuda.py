@@ -16,6 +16,7 @@ from math import prod
 from typing import Any
 
 from workbench.devices import cuda
+from workbench.devices.early import early_address, launch_early
 from workbench.devices.tickets import tickets
 from workbench.launch import tensor_maps  # noqa: F401 - registers what makes them
 from workbench.launch.abi import PACK_ERRORS, Loadable, NativeCode, Runner, fitted, slots
@@ -122,7 +123,7 @@ def _runner(loaded: Loaded) -> Runner:
         "pack": packer.pack_into,
         "memory": arguments.memory,
         "assemble": arguments.assemble,  # keeps the memory alive with the function
-        "launch": api.cuLaunchKernel,
+        "launch": launch_early if launch.early else api.cuLaunchKernel,
         "function": loaded.function,
         "streams": cuda.streams,
         "SUCCESS": api.CUresult.CUDA_SUCCESS,
@@ -135,7 +136,7 @@ def _runner(loaded: Loaded) -> Runner:
     }
     exec(compile(text, f"<runner of {kernel.name}>", "exec"), names)
     run = names["run"]
-    address = cuda.launch_address()
+    address = early_address() if launch.early else cuda.launch_address()
     if address and not launch.drawn:  # native code knows no streams' counters
         handle, shared_bytes = int(loaded.function), launch.dynamic_shared_bytes
         run.native = NativeCode(
@@ -191,7 +192,7 @@ def _careful(loaded: Loaded, packer: struct.Struct) -> Callable[..., Loadable]:
         if status:
             return _without_maps(loaded, status, grid, stream, values)
         with cuda.current(device):
-            (code,) = api.cuLaunchKernel(
+            (code,) = (launch_early if launch.early else api.cuLaunchKernel)(
                 loaded.function,
                 *blocks,
                 launch.threads,

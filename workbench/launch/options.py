@@ -17,8 +17,8 @@ from workbench.source.warning import warn_user
 #: name -> the value that stands for "unset": it is left out of the compile key
 DEFAULTS: dict[str, Any] = {
     "num_warps": None, "num_stages": None, "num_ctas": 1, "maxnreg": None,
-    "enable_fp_fusion": True, "exact": False, "wrap_index": False, "wrap_loaded": False,
-    "debug": False, "wgmma": True, "tma": True, "overlap": True,
+    "enable_fp_fusion": True, "launch_pdl": False, "exact": False, "wrap_index": False,
+    "wrap_loaded": False, "debug": False, "wgmma": True, "tma": True, "overlap": True,
     "skip_masks": True, "loads_first": True, "apart": True, "computed_first": True,
     "loaded_first": True,
     "keep_operands": True, "fast_rescale": False,
@@ -48,7 +48,6 @@ _UNHEARD: dict[str, tuple[Any, str]] = {
     "ptx_version": (None, "PTX has the version that the chip needs"),
     "instrumentation_mode": ("", "nothing is instrumented"),
     "launch_cooperative_grid": (False, "launches are plain: not all programs need run at one time"),
-    "launch_pdl": (False, "launches of a stream run one after the other"),
     "waves_per_eu": (None, ""), "matrix_instr_nonkdim": (None, ""), "kpack": (None, ""),
     "schedule_hint": (None, ""),
 }  # fmt: skip

@@ -31,7 +31,15 @@ from workbench.ops.functions import FUNCTIONS, Function
 from workbench.ops.inline_assembly import InlineAssembly
 from workbench.ops.layout import ConvertLayout
 from workbench.ops.memory import AddPointer, CheckAccess, Load, Store, pointee_of
-from workbench.ops.program import Assume, Barrier, NumPrograms, ProgramId, Promise
+from workbench.ops.program import (
+    Assume,
+    Barrier,
+    GridDependencyWait,
+    LaunchDependents,
+    NumPrograms,
+    ProgramId,
+    Promise,
+)
 from workbench.ops.reductions import Reduce, Scan, combine_function, combines
 from workbench.ops.shapes import (
     Broadcast,
@@ -67,11 +75,13 @@ __all__ = [
     "For",
     "Function",
     "Gather",
+    "GridDependencyWait",
     "Histogram",
     "If",
     "InlineAssembly",
     "Iota",
     "Join",
+    "LaunchDependents",
     "Load",
     "Map",
     "Merge",

@@ -15,6 +15,7 @@ from workbench.ir import (
     SEEN_OUTSIDE,
     Array,
     Broken,
+    Effect,
     Frame,
     Op,
     Pointer,
@@ -150,6 +151,35 @@ class Barrier(Op, mnemonic="tile.barrier", effects=BLOCK_FENCE, exact=True):
     """All threads of the program instance wait for each other; orders their memory accesses.
 
     tile.barrier
+    """
+
+    def interpret(self, frame: Frame) -> None:
+        return None
+
+
+class GridDependencyWait(
+    Op,
+    mnemonic="tile.grid_dependency_wait",
+    effects=(Effect("global", order="acquire", scope="sys"),),
+    exact=True,
+):
+    """Wait until the launches that this one depends on are done and what they stored is there.
+
+    Every thread waits for itself (CUDA C++ Programming Guide, "Programmatic Dependent Launch").
+
+    tile.grid_dependency_wait
+    """
+
+    def interpret(self, frame: Frame) -> None:
+        return None
+
+
+class LaunchDependents(Op, mnemonic="tile.launch_dependents", effects=SEEN_OUTSIDE, exact=True):
+    """Let launches that depend on this one begin, once all threads were here or are done.
+
+    It orders nothing: who depends on what this launch stores waits until it is done.
+
+    tile.launch_dependents
     """
 
     def interpret(self, frame: Frame) -> None:

@@ -222,11 +222,13 @@ class _Twin:
             )
         made = launch.made or [Parameter((n,)) for n in range(len(self.names))]
         pointers = [self._parameter(n, parameter) for n, parameter in enumerate(made)]
+        starts = "launch_early" if launch.early else "driver.launch"
+        room = " " * len(f"return {starts}(")
         self.lines += [
             f"void *parameters[] = {{{', '.join([*pointers, 'NULL'])}}};",
-            f"return driver.launch(codes[{self.number}].function, {blocks},",
-            f"                     {launch.threads}, 1, 1, {launch.dynamic_shared_bytes}, stream,",
-            "                     parameters, NULL);",
+            f"return {starts}(codes[{self.number}].function, {blocks},",
+            f"{room}{launch.threads}, 1, 1, {launch.dynamic_shared_bytes}, stream,",
+            f"{room}parameters, NULL);",
         ]
         read = sorted({int(n) for line in self.lines for n in re.findall(r"\ba(\d+)\b", line)})
         numbers = [f"const int64_t a{n} = (int64_t){self.names[n]};" for n in read]
@@ -235,6 +237,7 @@ class _Twin:
         said = "32-bit indices" if launch.narrow_index else "exact indices"
         said += ", tensor maps" if any(p.maker for p in launch.made) else ""
         said += ", blocks that stay" if launch.persistent else ""
+        said += ", begun early" if launch.early else ""
         return (
             f"/* Code {self.number + 1} of {self.of}: {said}. */\n"
             f"{_wrapped(f'static int launch_{self.number}(', words)}\n{{\n"

@@ -61,6 +61,7 @@ UNOBEYED = Unobeyed(
         "tma_stores": _ONE_THREAD,
         "most_rounds": _POOL,
         "cluster": _POOL,
+        "launch_pdl": "launches on a processor run one after the other",
         "maxnreg": "the registers of a processor are given out by its code generator",
     },
     memory={"cache_modifier": _CACHES, "eviction_policy": _CACHES},

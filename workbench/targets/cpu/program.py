@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from workbench.ir import element_of
-from workbench.ops import Assume, Barrier, NumPrograms, ProgramId, Promise, Return, Yield
+from workbench.ir import Op, element_of
+from workbench.ops import (
+    Assume,
+    Barrier,
+    GridDependencyWait,
+    LaunchDependents,
+    NumPrograms,
+    ProgramId,
+    Promise,
+    Return,
+    Yield,
+)
 from workbench.targets.cpu.chunks import Chunk, Point, register_type
 from workbench.targets.cpu.table import CHUNKS, CPU
 from workbench.targets.cpu.writer import Writer
@@ -29,6 +39,9 @@ def promise(w: Writer, op: Promise, point: Point, index: int) -> Chunk:
     return w.chunk(op.source, point)
 
 
-@CPU.lower(Assume, Barrier, Return, Yield)
-def nothing(w: Writer, op: Assume | Barrier | Return | Yield) -> None:
-    """Do nothing: one thread runs a program instance, in order; terminators are their op's."""
+@CPU.lower(Assume, Barrier, GridDependencyWait, LaunchDependents, Return, Yield)
+def nothing(w: Writer, op: Op) -> None:
+    """Do nothing: one thread runs a program instance, in order; terminators are their op's.
+
+    Nor does a launch begin before the one in front of it is done.
+    """

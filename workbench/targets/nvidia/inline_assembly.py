@@ -6,15 +6,12 @@ from workbench.ir import Element, Pointer, Value, element_of, shape_of
 from workbench.ops import InlineAssembly
 from workbench.ptx import registers_of
 from workbench.source import TargetError
-from workbench.targets.nvidia.chip import chip_of
 from workbench.targets.nvidia.table import NVIDIA
 from workbench.targets.simt.lowering import Lowering, llvm_type
 from workbench.targets.simt.memory import first_of_copies
 from workbench.targets.simt.rules import SAME, Layouts, Setting, as_they_are, same
 
 _REGISTERS = {"r": "i32", "f": "float", "l": "i64", "d": "double", "h": "i16", "b": "i1"}
-#: Instructions that exist from sm_90 on and may be left out before.
-_DEPENDENT_LAUNCH = "griddepcontrol"
 
 
 @NVIDIA.layouts(InlineAssembly)
@@ -32,10 +29,6 @@ def assembly_layouts(op: InlineAssembly, on: Setting) -> Layouts:
 @NVIDIA.lower(InlineAssembly)
 def lower_inline_assembly(low: Lowering, op: InlineAssembly) -> None:
     outputs, inputs, rest = _constraints(op)
-    if _DEPENDENT_LAUNCH in op.text and chip_of(low.chip).capability < 90:
-        for result in op.results:
-            low.set_lazy(result, lambda r: "0")
-        return
     tiled = bool(op.inputs and shape_of(op.inputs[0].type))
     places = first_of_copies(low, op.inputs[0]) if tiled else [0]
     tables = [_table(low, value) for value in op.results]

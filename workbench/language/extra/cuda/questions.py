@@ -7,6 +7,7 @@ from workbench.language.inline_assembly import assembly
 from workbench.language.state import current
 from workbench.language.table import described
 from workbench.language.values import tensor
+from workbench.ops import GridDependencyWait, LaunchDependents
 
 DEFAULT_WARPS = 4
 
@@ -35,14 +36,18 @@ def num_threads() -> int:
 
 
 def gdc_wait() -> None:
-    """Wait until the launches that this one depends on are done and their stores are visible."""
-    assembly("griddepcontrol.wait; mov.u32 $0, 0;", "=r", [], [int32], has_effects=True)
+    """Wait until the launches that this one depends on are done and their stores are visible.
+
+    A launch with `launch_pdl=True` begins while the one before it in its stream still runs, and
+    waits here for its end; without the option it begins behind it, and there is nothing to wait
+    for. Before sm_90, and away from GPUs, launches run one after the other.
+    """
+    current().builder.insert(GridDependencyWait())
 
 
 def gdc_launch_dependents() -> None:
     """Let launches that depend on this one begin."""
-    text = "griddepcontrol.launch_dependents; mov.u32 $0, 0;"
-    assembly(text, "=r", [], [int32], has_effects=True)
+    current().builder.insert(LaunchDependents())
 
 
 for _function in (globaltimer, smid, num_warps, num_threads, gdc_wait, gdc_launch_dependents):

@@ -44,6 +44,9 @@ class Producer:
     def write(self) -> None:
         """Write the copies of one program, or of all that a block takes."""
         builder = self.builder
+        for op in self.roles.module.body.ops:  # what others have stored is there for copies, too
+            if any(effect.is_wait for effect in op.own_effects()):
+                builder.insert(copy_op(op, {}, builder))
         turns = {key: self.roles.start(1) for key in self.roles.rings}
         if not self.roles.persistent:
             self._copies(turns)

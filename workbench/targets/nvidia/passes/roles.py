@@ -335,10 +335,14 @@ def _produced(
 def _check_order(module: Module, last: For, loads: Sequence[Op], known: Known) -> None:
     """Raise RefusedError where a producer would overtake what comes before a load.
 
-    It waits for slots and for nothing else that consumers do.
+    It waits for slots, and where everybody waits at the top of the kernel; for nothing else that
+    consumers do.
     """
     reads = [effect for load in loads for effect in load.effects()]
     until = module.body.ops.index(last) + 1
+    for found in (inner for op in module.body.ops[:until] for inner in inner_ops(op)):
+        if any(effect.is_wait for effect in found.own_effects()):
+            raise RefusedError(found, f"{found.name} does not stand at the top of the kernel")
     before = [inner for op in module.body.ops[:until] for inner in (op, *inner_ops(op))]
     for found in before:
         reasons = (_overtaken(found, effect, reads, known) for effect in found.own_effects())

@@ -191,7 +191,8 @@ class Plans:
         """Raise NotRaised where the order of a store and other accesses can be told."""
         before, after = _around(self.module.body, store)
         (own,) = store.own_effects()
-        if any(e.order != "plain" and e.space == "global" for e in (*before, *after)):
+        orders = (e for e in (*before, *after) if e.space == "global" and e.order != "plain")
+        if not all(e.is_wait for e in orders):  # who stores has waited itself
             raise NotRaised("the kernel waits for other programs or signals to them")
 
         others = [*(e for e in before if e.writes), *(e for e in after if e.reads or e.writes)]

@@ -164,8 +164,9 @@ def _orders_programs(module: Module) -> bool:
 
 
 def orders_programs(effect: Effect) -> bool:
-    """Say whether an effect puts programs of a launch in an order."""
-    touches = effect.reads or effect.writes
-    return (
-        effect.space == "global" and effect.order != "plain" and (touches or effect.scope != "cta")
-    )
+    """Say whether an effect puts programs of a launch in an order.
+
+    A fence that only acquires puts none: it reads nothing that another program has released.
+    """
+    touches, releases = effect.reads or effect.writes, effect.releases and effect.scope != "cta"
+    return effect.space == "global" and effect.order != "plain" and (touches or releases)
