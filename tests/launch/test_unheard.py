@@ -16,7 +16,6 @@ from workbench.launch.options import WITHOUT_EFFECT, UnheardOptionWarning, check
     [
         ("ir_override", "edited.ttgir", "an edited stage is given by %%override"),
         ("enable_reflect_ftz", False, "libdevice's functions are this compiler's own"),
-        ("launch_cooperative_grid", True, "not all programs need run at one time"),
         ("ptx_options", "--verbose", "ptxas gets the options"),
     ],
 )

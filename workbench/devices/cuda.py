@@ -223,6 +223,14 @@ def error_of(code: int, what: str, device: int) -> KernelError:
             hint="launch with fewer warps or smaller tiles",
             code="K402",
         )
+    if code == 720:  # CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
+        return ResourceError(
+            f"{what} has more programs than cuda:{device} can run at one time, and "
+            "launch_cooperative_grid=True asks for that",
+            hint="launch fewer programs that take several tiles each, or use fewer warps or "
+            "smaller tiles",
+            code="K402",
+        )
     if code == 2:
         return LaunchError(f"the device has no memory left for {what}", code="K509")
     return LaunchError(f"{what}: the driver answers {name}: {text}", code="K509")
@@ -375,12 +383,12 @@ def _clusters_at_once(
     return int(checked(asked, "occupancy of clusters", device))
 
 
-def launch_address(*, early: bool = False) -> int:
+def launch_address(*, with_attributes: bool = False) -> int:
     """Return where what launches lies in memory, 0 if the library cannot be opened by name.
 
     `cuLaunchKernel`, or `cuLaunchKernelEx`.
     """
-    return _address_of(f"cuLaunchKernel{'Ex' if early else ''}")
+    return _address_of(f"cuLaunchKernel{'Ex' if with_attributes else ''}")
 
 
 def encoder_address(*, walked: bool = False) -> int:

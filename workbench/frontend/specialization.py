@@ -20,7 +20,8 @@ class Options:
     """Compile options under their language names; None: chosen by the compiler.
 
     With `launch_pdl` a launch of a kernel that waits by itself (`tl.extra.cuda.gdc_wait`) begins
-    while the one before it in its stream still runs (CUDA's programmatic dependent launch).
+    while the one before it in its stream still runs (CUDA's programmatic dependent launch); with
+    `launch_cooperative_grid` a launch whose programs are not all there at one time is refused.
     `exact` combines in the interpreter's order without contraction; `wrap_index` gives i32
     arithmetic Triton's wrapping, `wrap_loaded` only that of loaded values and constants among
     themselves, which addresses are not made of; `narrow_index` says that all index arithmetic on
@@ -67,6 +68,7 @@ class Options:
     maxnreg: int | None = None
     enable_fp_fusion: bool = True
     launch_pdl: bool = False
+    launch_cooperative_grid: bool = False
     exact: bool = False
     wrap_index: bool = False
     wrap_loaded: bool = False

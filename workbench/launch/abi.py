@@ -66,6 +66,11 @@ def offsets(parameters: Sequence[Parameter]) -> tuple[list[int], int]:
     return found, end
 
 
+#: CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION and CU_LAUNCH_ATTRIBUTE_COOPERATIVE of
+#: cuda.h.
+EARLY, TOGETHER = 6, 2
+
+
 @dataclass(frozen=True, slots=True)
 class LaunchData:
     """The numbers that a launch needs, plain data that the cache stores.
@@ -116,6 +121,16 @@ class LaunchData:
     def early(self) -> bool:
         """Whether a launch begins before the one in front of it is done: its code waits itself."""
         return self.extra.get("early", False)
+
+    @property
+    def together(self) -> bool:
+        """Whether all programs of a launch have to be there at one time."""
+        return self.extra.get("together", False)
+
+    @property
+    def attribute(self) -> int:
+        """The attribute of a launch (`devices/launching.py`), 0 for none."""
+        return EARLY if self.early else TOGETHER if self.together else 0
 
     @property
     def cluster(self) -> int:

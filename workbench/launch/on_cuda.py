@@ -16,7 +16,7 @@ from math import prod
 from typing import Any
 
 from workbench.devices import cuda
-from workbench.devices.early import early_address, launch_early
+from workbench.devices.launching import address_of, launch_of
 from workbench.devices.tickets import tickets
 from workbench.launch import tensor_maps  # noqa: F401 - registers what makes them
 from workbench.launch.abi import PACK_ERRORS, Loadable, NativeCode, Runner, fitted, slots
@@ -123,7 +123,7 @@ def _runner(loaded: Loaded) -> Runner:
         "pack": packer.pack_into,
         "memory": arguments.memory,
         "assemble": arguments.assemble,  # keeps the memory alive with the function
-        "launch": launch_early if launch.early else api.cuLaunchKernel,
+        "launch": launch_of(launch.attribute),
         "function": loaded.function,
         "streams": cuda.streams,
         "SUCCESS": api.CUresult.CUDA_SUCCESS,
@@ -136,7 +136,7 @@ def _runner(loaded: Loaded) -> Runner:
     }
     exec(compile(text, f"<runner of {kernel.name}>", "exec"), names)
     run = names["run"]
-    address = early_address() if launch.early else cuda.launch_address()
+    address = address_of(launch.attribute)
     if address and not launch.drawn:  # native code knows no streams' counters
         handle, shared_bytes = int(loaded.function), launch.dynamic_shared_bytes
         run.native = NativeCode(
@@ -178,7 +178,7 @@ def _careful(loaded: Loaded, packer: struct.Struct) -> Callable[..., Loadable]:
         kernel, device = loaded.kernel, loaded.device
         cuda.check_usable(device)
         check_limits(grid, kernel.name, gpu=True)
-        api, launch = cuda.driver(), kernel.launch
+        launch = kernel.launch
         total, blocks, packed = prod(grid), grid, tuple(values)
         if launch.persistent:
             if total > MOST_NUMBERED:
@@ -192,7 +192,7 @@ def _careful(loaded: Loaded, packer: struct.Struct) -> Callable[..., Loadable]:
         if status:
             return _without_maps(loaded, status, grid, stream, values)
         with cuda.current(device):
-            (code,) = (launch_early if launch.early else api.cuLaunchKernel)(
+            (code,) = launch_of(launch.attribute)(
                 loaded.function,
                 *blocks,
                 launch.threads,

@@ -17,15 +17,13 @@ from workbench.source.warning import warn_user
 #: name -> the value that stands for "unset": it is left out of the compile key
 DEFAULTS: dict[str, Any] = {
     "num_warps": None, "num_stages": None, "num_ctas": 1, "maxnreg": None,
-    "enable_fp_fusion": True, "launch_pdl": False, "exact": False, "wrap_index": False,
-    "wrap_loaded": False, "debug": False, "wgmma": True, "tma": True, "overlap": True,
-    "skip_masks": True, "loads_first": True, "apart": True, "computed_first": True,
-    "loaded_first": True,
-    "keep_operands": True, "fast_rescale": False,
-    "skip_ones": False, "swap_operands": False, "rounds_together": False,
-    "copy_narrow": None, "prefetch_l2": None,
-    "tma_stores": None, "through_registers": None, "warp_specialize": None, "persistent": None,
-    "reorder": None, "tickets": None, "most_rounds": None, "cluster": None,
+    "enable_fp_fusion": True, "launch_pdl": False, "launch_cooperative_grid": False,
+    "exact": False, "wrap_index": False, "wrap_loaded": False, "debug": False, "wgmma": True,
+    "tma": True, "overlap": True, "skip_masks": True, "loads_first": True, "apart": True,
+    "computed_first": True, "loaded_first": True, "keep_operands": True, "fast_rescale": False,
+    "skip_ones": False, "swap_operands": False, "rounds_together": False, "copy_narrow": None,
+    "prefetch_l2": None, "tma_stores": None, "through_registers": None, "warp_specialize": None,
+    "persistent": None, "reorder": None, "tickets": None, "most_rounds": None, "cluster": None,
 }  # fmt: skip
 
 #: True or False, or left to the compiler.
@@ -47,7 +45,6 @@ _UNHEARD: dict[str, tuple[Any, str]] = {
     "ptx_options": (None, "ptxas gets the options that this compiler wants"),
     "ptx_version": (None, "PTX has the version that the chip needs"),
     "instrumentation_mode": ("", "nothing is instrumented"),
-    "launch_cooperative_grid": (False, "launches are plain: not all programs need run at one time"),
     "waves_per_eu": (None, ""), "matrix_instr_nonkdim": (None, ""), "kpack": (None, ""),
     "schedule_hint": (None, ""),
 }  # fmt: skip

@@ -222,11 +222,12 @@ class _Twin:
             )
         made = launch.made or [Parameter((n,)) for n in range(len(self.names))]
         pointers = [self._parameter(n, parameter) for n, parameter in enumerate(made)]
-        starts = "launch_early" if launch.early else "driver.launch"
+        starts = "launch_with" if launch.attribute else "driver.launch"
+        more = f"{launch.attribute}, " if launch.attribute else ""
         room = " " * len(f"return {starts}(")
         self.lines += [
             f"void *parameters[] = {{{', '.join([*pointers, 'NULL'])}}};",
-            f"return {starts}(codes[{self.number}].function, {blocks},",
+            f"return {starts}({more}codes[{self.number}].function, {blocks},",
             f"{room}{launch.threads}, 1, 1, {launch.dynamic_shared_bytes}, stream,",
             f"{room}parameters, NULL);",
         ]
@@ -237,7 +238,7 @@ class _Twin:
         said = "32-bit indices" if launch.narrow_index else "exact indices"
         said += ", tensor maps" if any(p.maker for p in launch.made) else ""
         said += ", blocks that stay" if launch.persistent else ""
-        said += ", begun early" if launch.early else ""
+        said += ", begun early" if launch.early else ", at one time" if launch.together else ""
         return (
             f"/* Code {self.number + 1} of {self.of}: {said}. */\n"
             f"{_wrapped(f'static int launch_{self.number}(', words)}\n{{\n"

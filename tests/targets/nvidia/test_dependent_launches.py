@@ -126,6 +126,23 @@ def test_warps_do_not_part_around_a_wait_that_not_all_reach(where: str) -> None:
     assert copies[0] == "griddepcontrol.wait"
 
 
+def test_programs_that_are_all_there_at_once_begin_alone() -> None:
+    kernel = small(launch_pdl=True, launch_cooperative_grid=True)
+    assert kernel.launch.together
+    assert not kernel.launch.early
+    assert unheard(kernel) == [
+        "launch_pdl=True is not obeyed: a launch whose programs are all there at one time begins "
+        "alone"
+    ]
+    stays = of("top", launch_cooperative_grid=True, persistent=True, warp_specialize=True)
+    assert not stays.launch.together
+    said = [r.text for r in stays.trace.remarks if r.text.startswith("launch_cooperative_grid")]
+    assert said == [
+        "launch_cooperative_grid=True is not obeyed: blocks stay for one program after the other, "
+        "and none waits for another"
+    ]
+
+
 @pytest.mark.parametrize("target", ["cpu", "interpreter"])
 @pytest.mark.parametrize("where", ["top", "branch", "loop"])
 def test_away_from_a_gpu_nothing_waits(target: str, where: str) -> None:

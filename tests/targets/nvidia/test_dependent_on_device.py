@@ -10,6 +10,7 @@ import workbench as wb
 import workbench.language as tl
 from tests.targets.nvidia.test_on_device import device_chip
 from workbench.launch import fastpath
+from workbench.source import ResourceError
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu
@@ -40,6 +41,20 @@ def then(x, out, times, n, BLOCK: tl.constexpr):
     tl.extra.cuda.gdc_launch_dependents()
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out + offsets, 2 * tl.load(x + offsets, offsets < n), offsets < n)
+
+
+@wb.jit
+def meeting(count, out, BLOCK: tl.constexpr):
+    """All programs wait for all, then each reads what the next one has stored."""
+    me, programs = tl.program_id(0), tl.num_programs(0)
+    offsets = tl.arange(0, BLOCK)
+    tl.store(out + me * BLOCK + offsets, me)
+    tl.debug_barrier()
+    tl.atomic_add(count, 1, sem="release")
+    while tl.atomic_add(count, 0, sem="acquire") < programs:
+        pass
+    other = tl.load(out + (me + 1) % programs * BLOCK + offsets)
+    tl.store(out + (programs + me) * BLOCK + offsets, other)
 
 
 @wb.jit
@@ -105,6 +120,24 @@ def test_graphs_of_such_launches_give_the_same_each_time() -> None:
         graph.replay()
         torch.cuda.synchronize()
         assert torch.equal(out, 2 * (numbers + 19))
+
+
+def test_programs_that_meet_are_all_there_or_refused() -> None:
+    there = torch.cuda.get_device_properties(0).multi_processor_count
+    kernel = wb.jit(meeting.fn)
+    for _ in range(fastpath.NATIVE_AFTER + 10):
+        count = torch.zeros(1, dtype=torch.int32, device="cuda")
+        out = torch.zeros(2 * there * 128, dtype=torch.int32, device="cuda")
+        kernel[(there,)](count, out, BLOCK=128, num_warps=4, launch_cooperative_grid=True)
+        numbers = torch.arange(there, device="cuda", dtype=torch.int32)
+        wanted = torch.cat([numbers, numbers.roll(-1)])
+        assert torch.equal(out.view(2 * there, 128), wanted[:, None].expand(-1, 128))
+    many = 64 * there
+    out = torch.zeros(2 * many * 128, dtype=torch.int32, device="cuda")
+    with pytest.raises(ResourceError, match="more programs than cuda:0 can run at one time"):
+        kernel[(many,)](count, out, BLOCK=128, num_warps=4, launch_cooperative_grid=True)
+    torch.cuda.synchronize()
+    assert not out.any()
 
 
 @pytest.mark.parametrize("options", [{}, {"warp_specialize": True}, {"persistent": True}])

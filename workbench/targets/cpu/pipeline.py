@@ -62,6 +62,7 @@ UNOBEYED = Unobeyed(
         "most_rounds": _POOL,
         "cluster": _POOL,
         "launch_pdl": "launches on a processor run one after the other",
+        "launch_cooperative_grid": "programs that wait for each other run together as it is",
         "maxnreg": "the registers of a processor are given out by its code generator",
     },
     memory={"cache_modifier": _CACHES, "eviction_policy": _CACHES},

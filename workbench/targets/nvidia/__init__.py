@@ -8,11 +8,11 @@ passes/ for asynchronous copies, the tools. pipeline.py is the list of what runs
 # pyright: reportUnusedImport=false
 from workbench.targets.nvidia import (  # noqa: F401 - importing a family registers its rules
     copies,
-    dependent_launches,
     dots,
     extremes,
     inline_assembly,
     late_products,
+    launch_attributes,
     moves,
     scaling,
     tensors,

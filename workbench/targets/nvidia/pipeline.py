@@ -26,8 +26,8 @@ from workbench.targets.llvm.failures import explained
 from workbench.targets.llvm.listing import llvm_rows
 from workbench.targets.llvm.toolchain import Machine, assembly
 from workbench.targets.nvidia.chip import MOST_HALVINGS, Chip, chip, residency
-from workbench.targets.nvidia.dependent_launches import begins_early, note_early_launch
 from workbench.targets.nvidia.dots import options_for_weights
+from workbench.targets.nvidia.launch_attributes import attributes_of, note_attributes
 from workbench.targets.nvidia.listing import ptx_rows, sass_rows
 from workbench.targets.nvidia.map_words import made_parameters
 from workbench.targets.nvidia.ops import TensorLoad
@@ -163,7 +163,7 @@ def _gpu(state: State) -> State:
         if asked_for not in (None, unset) and not is_persistent(module):
             text = f"{name}={asked_for} is not obeyed: no block stays for another program"
             recorder.remarks.note(None, text, "missed")
-    note_early_launch(module, state.unit, recorder.remarks)
+    note_attributes(module, state.unit, recorder.remarks)
     recorder.remarks.pass_name = "registers"
     # What would fit takes the passes again for other warps.
     said = deep(partial(note_pressure, module, recorder.remarks, unit, for_warps))
@@ -406,7 +406,7 @@ def _built(state: State) -> Built:
 def _extra(module: Module, unit: Chip) -> dict[str, Any]:
     """Return what a launch is told: of tensor maps, what they ask of it, when it begins."""
     made, needs = made_parameters(module), asked(module)
-    told: dict[str, Any] = {"early": True} if begins_early(module, unit) else {}
+    told: dict[str, Any] = dict.fromkeys(attributes_of(module, unit), True)
     if not made:
         return told
     told["made"] = made
