@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 
 import workbench
-from tests.execution import execute
 from tests.language.harness import from_text
 from tests.passes.pipelines import SM_80, gpu_steps, tile_steps
 from tests.targets.nvidia.hazards import RaceError, simulate
-from workbench.interpreter import run_module
 from workbench.ir import DROP, Module, parse_module, rebuild
 from workbench.passes.manager import Recorder, Remarks
 from workbench.passes.pipeline import tile_passes
@@ -21,87 +19,9 @@ from workbench.targets.nvidia import pipeline
 from workbench.targets.simt.passes.barriers import insert_barriers
 from workbench.targets.simt.passes.shared_memory import allocate
 
-# -- loads that run ahead ------------------------------------------------------------------
-LOOP = """
-def put(p, x):
-    tl.store(p, x)
-
-def kernel(a_ptr, b_ptr, c_ptr, flag_ptr, n):
-    i = tl.arange(0, 16)
-    place = i[:, None] * 16 + i[None, :]
-    acc = tl.zeros((16, 16), tl.float32)
-    for k in range(n):
-        a = tl.load(a_ptr + k * 256 + place)
-        b = tl.load(b_ptr + place)
-        acc = tl.dot(a, b, acc)
-{body}
-    tl.store(c_ptr + place, acc)
-"""
-NEXT = "a_ptr + (k + 1) * 256 + place, (acc * 0.125).to(tl.float16)"
-#: What stands after the dot, by what it is; the loads of `a` must stay behind it.
-OVERTAKEN = {
-    "a store": f"tl.store({NEXT})",
-    "a store in a branch": f"if k % 2 == 0:\n    tl.store({NEXT})",
-    "a store in the other branch": f"if k % 2 == 1:\n    b += 1\nelse:\n    tl.store({NEXT})",
-    "a store in an inner loop": f"for j in range(2):\n    tl.store({NEXT})",
-    "a store in a while": f"j = 0\nwhile j < k + 1:\n    tl.store({NEXT})\n    j += 1",
-    "a store in a helper": f"put({NEXT})",
-    "a store to the other operand": "tl.store(b_ptr + place, (acc * 0.125).to(tl.float16))",
-    "an atomic": "tl.atomic_add(a_ptr + (k + 1) * 256 + place, a, sem='relaxed')",
-    "a masked store": f"tl.store({NEXT}, mask=place < 100)",
-    "a store one row on": "tl.store(a_ptr + (k + 1) * 256 + 16 + place, a, mask=place < 240)",
-}
-
-
-def loop(body: str) -> str:
-    return LOOP.replace("{body}", "\n".join("        " + line for line in body.splitlines()))
-
 
 def compiled(text: str, signature: str, **options: Any) -> Any:
     return workbench.compile(from_text(text), signature, target="sm_90a", **options)
-
-
-def arrays(rounds: int) -> list[Any]:
-    values = np.random.default_rng(3)
-    a = values.integers(-2, 3, (rounds + 3) * 256).astype(np.float16)
-    b = values.integers(-2, 3, 256).astype(np.float16)
-    return [a, b, np.zeros(256, np.float32), np.ones(1, np.int32), rounds]
-
-
-MATMUL = "*fp16:16 *fp16:16 *fp32:16 *i32:16 i32"
-
-
-@pytest.mark.parametrize("stages", [2, 4])
-@pytest.mark.parametrize("name", OVERTAKEN)
-def test_loads_do_not_run_ahead_of(name: str, stages: int):
-    kernel = compiled(loop(OVERTAKEN[name]), MATMUL, num_stages=stages)
-    want, got = arrays(5), arrays(5)
-    run_module(kernel.module, (1,), want)
-    execute(kernel.module, (1,), got, "sm_90a")
-    for one, other in zip(want[:3], got[:3], strict=True):
-        np.testing.assert_allclose(other, one, rtol=1e-3, atol=1e-3)
-
-
-ORDERED = {
-    "a wait": "while tl.atomic_add(flag_ptr, 0, sem='acquire') == 0:\n    pass",
-    "a poll": "while tl.load(flag_ptr) == 0:\n    pass",
-    "a release": "tl.atomic_xchg(flag_ptr, 1, sem='release')",
-    "an atomic with the default order": "tl.atomic_add(flag_ptr, 1)",
-    "assembly with effects": (
-        "tl.inline_asm_elementwise('membar.gl; mov.u32 $0, 0;', '=r', [], tl.int32, "
-        "is_pure=False, pack=1)"
-    ),
-}
-
-
-@pytest.mark.parametrize("name", ORDERED)
-def test_loads_of_what_others_may_write_do_not_run_ahead_of(name: str):
-    """The loop stores to `a` nowhere, but the kernel does, so other programs may."""
-    text = loop(ORDERED[name]) + "    tl.store(a_ptr + n * 256 + place, acc.to(tl.float16))\n"
-    kernel = compiled(text, MATMUL)
-    reasons = [r.text for r in kernel.trace.remarks if r.text.startswith("not copied ahead")]
-    assert reasons
-    assert all("programs" in reason or "stores" in reason for reason in reasons)
 
 
 def names(kernel: Any) -> list[str]:
@@ -112,74 +32,6 @@ def names(kernel: Any) -> list[str]:
     return [op.name for op in built.gpu.walk()]
 
 
-def test_loads_run_ahead_of_what_nobody_can_tell():
-    for body in ("tl.device_print('k', k)", "tl.debug_barrier()", "tl.device_assert(k < n)"):
-        kernel = compiled(loop(body), MATMUL)
-        assert names(kernel).count("gpu.async_copy") == 2 * 3, body
-
-
-SEVERAL_READERS = """
-def kernel(a_ptr, b_ptr, c_ptr, sums_ptr, n):
-    i = tl.arange(0, 32)
-    place = i[:, None] * 32 + i[None, :]
-    acc = tl.zeros((32, 32), tl.float32)
-    sums = tl.zeros((32,), tl.float32)
-    odd = tl.zeros((32, 32), tl.float32)
-    for k in range(n):
-        a = tl.load(a_ptr + k * 1024 + place)
-        b = tl.load(b_ptr + k * 1024 + place)
-        acc = tl.dot(a, b, acc)
-        sums += tl.sum(a.to(tl.float32), 1)
-        if k % 2 == 1:
-            odd += b.to(tl.float32)
-    tl.store(c_ptr + place, acc + odd)
-    tl.store(sums_ptr + i, sums)
-"""
-
-
-@pytest.mark.parametrize("rounds", [0, 1, 2, 5])
-def test_a_tile_in_the_ring_may_have_several_readers(rounds: int):
-    kernel = compiled(SEVERAL_READERS, "*fp16:16 *fp16:16 *fp32:16 *fp32:16 i32")
-    assert "gpu.async_copy" in names(kernel)
-    assert names(kernel).count("tile.load") == 0
-    values = np.random.default_rng(1).integers(-3, 4, (2, 5, 32, 32))
-    a, b = values.astype(np.float16)
-    c, sums = np.zeros((32, 32), np.float32), np.zeros(32, np.float32)
-    execute(kernel.module, (1,), [a, b, c, sums, rounds], "sm_90a")
-    x, y = values[:, :rounds].astype(np.float64)
-    np.testing.assert_array_equal(c, np.einsum("kij,kjl->il", x, y) + y[1::2].sum(0))
-    np.testing.assert_array_equal(sums, x.sum((0, 2)))
-
-
-PAGES = """
-def kernel(table_ptr, pages_ptr, b_ptr, c_ptr, n):
-    i = tl.arange(0, 16)
-    place = i[:, None] * 16 + i[None, :]
-    acc = tl.zeros((16, 16), tl.float32)
-    for k in range(n):
-        page = tl.load(table_ptr + k)
-        a = tl.load(pages_ptr + page * 256 + place)
-        acc = tl.dot(a, tl.load(b_ptr + place), acc)
-    tl.store(c_ptr + place, acc)
-"""
-
-
-@pytest.mark.parametrize("rounds", [0, 1, 2, 3, 7])
-@pytest.mark.parametrize("stages", [2, 4])
-def test_pages_are_read_ahead_and_the_table_not_past_its_end(rounds: int, stages: int):
-    kernel = compiled(PAGES, "*i32:16 *fp16:16 *fp16:16 *fp32:16 i32", num_stages=stages)
-    assert names(kernel).count("gpu.async_copy") >= stages
-    values = np.random.default_rng(1)
-    pages = values.integers(-3, 4, (9, 16, 16)).astype(np.float16)
-    table = values.permutation(9)[:rounds].astype(np.int32)
-    b = values.integers(-3, 4, (16, 16)).astype(np.float16)
-    c = np.zeros((16, 16), np.float32)
-    execute(kernel.module, (1,), [table, pages, b, c, rounds], "sm_90a")
-    want = pages[table].astype(np.float64).sum(0) @ b.astype(np.float64)
-    np.testing.assert_array_equal(c, want)
-
-
-# -- warps of one program ------------------------------------------------------------------
 def final(text: str, signature: str, **options: Any) -> Module:
     """Return GPU IR before its barriers are inserted, for some warps."""
     module = compiled(text, signature, **options).module
@@ -607,134 +459,3 @@ def kernel(sorted_ptr, x_ptr, out_ptr, n):
     tl.store(out_ptr + tl.program_id(0), low)
 """, "*i32:16 *i32:16 *i32:16 i32")  # fmt: skip
     assert "volatile" not in kernel.asm["ptx"]
-
-
-# -- on the device -------------------------------------------------------------------------
-HAND_OVER = """
-def kernel(data_ptr, flag_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    pid = tl.program_id(0)
-    i = tl.arange(0, BLOCK)
-    if pid % 2 == 0:
-        tl.store(data_ptr + pid * BLOCK + i, pid + BLOCK - i)
-        {give}
-    else:
-        {take}
-        x = tl.load(data_ptr + (pid - 1) * BLOCK + BLOCK - 1 - i)
-        tl.store(out_ptr + pid * BLOCK + i, x)
-"""
-GIVE = ("tl.atomic_xchg(flag_ptr + pid, 1, sem='release')", "tl.atomic_add(flag_ptr + pid, 1)")
-TAKE = (
-    "while tl.atomic_add(flag_ptr + pid - 1, 0, sem='acquire') == 0:\n            pass",
-    "while tl.load(flag_ptr + pid - 1) == 0:\n            pass\n"
-    "        tl.atomic_add(flag_ptr + pid - 1, 0, sem='acquire')",
-)
-
-
-def on_device(text: str) -> Any:
-    torch = pytest.importorskip("torch")
-    if not torch.cuda.is_available():
-        pytest.skip("no CUDA device")
-    return workbench.jit(from_text(text))
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("give", GIVE)
-@pytest.mark.parametrize("take", TAKE)
-@pytest.mark.parametrize("warps", [1, 4, 16])
-def test_what_is_handed_over_arrives(give: str, take: str, warps: int):
-    """Neighbouring programs; the giver comes first, so every taker's giver runs or has run."""
-    import torch
-
-    kernel = on_device(HAND_OVER.format(give=give, take=take))
-    programs, block = 6300, 1024
-    for _ in range(3):
-        data, out = (torch.zeros(programs * block, dtype=torch.int32, device="cuda") for _ in "do")
-        flags = torch.zeros(programs, dtype=torch.int32, device="cuda")
-        kernel[(programs,)](data, flags, out, programs, BLOCK=block, num_warps=warps)
-        got = out.view(programs, block)[1::2]
-        pids = torch.arange(0, programs, 2, device="cuda", dtype=torch.int32)[:, None]
-        want = pids + 1 + torch.arange(block, device="cuda", dtype=torch.int32)
-        assert int((got != want).sum()) == 0
-
-
-LAST_REDUCES = """
-def kernel(x_ptr, parts_ptr, count_ptr, out_ptr, BLOCK: tl.constexpr, PROGRAMS: tl.constexpr):
-    pid = tl.program_id(0)
-    i = tl.arange(0, BLOCK)
-    tl.store(parts_ptr + pid * BLOCK + i, tl.load(x_ptr + pid * BLOCK + i) * 2)
-    if tl.atomic_add(count_ptr, 1) == PROGRAMS - 1:
-        total = tl.zeros((BLOCK,), tl.int32)
-        for k in range(PROGRAMS):
-            total += tl.load(parts_ptr + k * BLOCK + BLOCK - 1 - i)
-        tl.store(out_ptr + i, total)
-"""
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("warps", [1, 8])
-def test_the_last_program_sees_what_all_have_stored(warps: int):
-    import torch
-
-    kernel = on_device(LAST_REDUCES)
-    programs, block = 512, 2048
-    for seed in range(20):
-        torch.manual_seed(seed)
-        x = torch.randint(-99, 99, (programs, block), dtype=torch.int32, device="cuda")
-        parts, out = torch.zeros_like(x), torch.zeros(block, dtype=torch.int32, device="cuda")
-        count = torch.zeros(1, dtype=torch.int32, device="cuda")
-        kernel[(programs,)](x, parts, count, out, BLOCK=block, PROGRAMS=programs, num_warps=warps)
-        assert torch.equal(out, 2 * x.sum(0, dtype=torch.int32).flip(0))
-
-
-LOCK = """
-def kernel(lock_ptr, x_ptr, n):
-    i = tl.arange(0, 512)
-    for _ in range(n):
-        while tl.atomic_cas(lock_ptr, 0, 1) == 1:
-            pass
-        x = tl.load(x_ptr + i)
-        tl.store(x_ptr + 511 - i, x + 1)
-        tl.atomic_xchg(lock_ptr, 0)
-"""
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("warps", [1, 4])
-def test_what_a_lock_protects_is_changed_by_one_program_at_a_time(warps: int):
-    import torch
-
-    kernel = on_device(LOCK)
-    x = torch.arange(512, dtype=torch.int32, device="cuda")
-    lock = torch.zeros(1, dtype=torch.int32, device="cuda")
-    kernel[(64,)](lock, x, 10, num_warps=warps)
-    assert torch.equal(x, torch.arange(512, dtype=torch.int32, device="cuda") + 640)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("name", ACROSS_WARPS)
-def test_one_program_on_the_device(name: str):
-    import torch
-
-    kernel = on_device(ACROSS_WARPS[name])
-    for warps in (1, 2, 8, 16):
-        want = np.arange(2048, dtype=np.int32)
-        run_module(compiled(ACROSS_WARPS[name], "*i32:16 i32").module, (1,), [want, 3])
-        for _ in range(20):
-            x = torch.arange(2048, dtype=torch.int32, device="cuda")
-            kernel[(1,)](x, 3, num_warps=warps)
-            np.testing.assert_array_equal(x.cpu().numpy(), want)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("name", OVERTAKEN)
-def test_loops_on_the_device_do_not_run_ahead(name: str):
-    import torch
-
-    kernel = on_device(loop(OVERTAKEN[name]))
-    want = arrays(5)
-    run_module(compiled(loop(OVERTAKEN[name]), MATMUL).module, (1,), want)
-    for stages in (2, 4):
-        held = [torch.from_numpy(v).cuda() for v in arrays(5)[:-1]]
-        kernel[(1,)](*held, 5, num_stages=stages)
-        for got, one in zip(held, want[:-1], strict=True):
-            np.testing.assert_allclose(got.cpu().numpy(), one, rtol=2e-3, atol=2e-3)
