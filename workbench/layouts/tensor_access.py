@@ -25,11 +25,13 @@ from workbench.layouts.packing import packing
 
 #: The most elements of a box along one axis, and the bytes of which its rows are multiples.
 MOST_BOX, _GRAIN = 256, 16
+#: The bytes of which the address of a box is a multiple where no chunks are exchanged.
+_LINE = 128
 
 
 @dataclass(frozen=True, slots=True)
 class TensorPlan:
-    """Which boxes fill a tile of two axes, and where each begins.
+    """Which boxes fill a tile of two axes, or of one, and where each begins.
 
     swizzle: bytes from one row of a box to the next. box: its extents, in the order of the tile's
     axes. pieces: where each box begins in the tile, and its offset in bytes in the buffer.
@@ -38,10 +40,10 @@ class TensorPlan:
     """
 
     swizzle: int
-    box: tuple[int, int]
-    pieces: tuple[tuple[tuple[int, int], int], ...]
-    narrower: tuple[int, int] | None = None
-    rest: tuple[tuple[tuple[int, int], int], ...] = ()
+    box: tuple[int, ...]
+    pieces: tuple[tuple[tuple[int, ...], int], ...]
+    narrower: tuple[int, ...] | None = None
+    rest: tuple[tuple[tuple[int, ...], int], ...] = ()
 
     @property
     def elements(self) -> int:
@@ -55,12 +57,14 @@ def tensor_fits(
 ) -> TensorPlan | None:
     """Return how copies fill a buffer of a layout; None: they cannot.
 
-    shared: the layout of a buffer of two axes whose elements have `itemsize` bytes, packed
+    shared: the layout of a buffer of two axes, or of one, whose elements have `itemsize` bytes, packed
     (packing.py); `inner` is the axis whose elements lie side by side in the tensor. The buffer's
     address must be a multiple of 1024. `over`: whether boxes may bring what lies beyond the tile
     along that axis, up to the end of its last 16 bytes. `most`: the rows of a box are
     no more, and divide these.
     """
+    if shared.rank == 1:
+        return _row_fits(shared, itemsize)
     if shared.rank != 2:
         return None
     extent, rows = shared.shape[inner], shared.shape[1 - inner]
@@ -89,6 +93,15 @@ def tensor_fits(
                 continue
         return found
     return None
+
+
+def _row_fits(shared: LinearLayout, itemsize: int) -> TensorPlan | None:
+    """Return the box that fills a row that lies as memory has it, no chunks exchanged."""
+    (extent,) = shared.shape
+    plain = shared.flat("offset") == tuple(1 << bit for bit in range(shared.bits[0]))
+    if not plain or extent > MOST_BOX or extent != shared.padded[0]:
+        return None
+    return TensorPlan(0, (extent,), (((0,), 0),)) if extent * itemsize % _LINE == 0 else None
 
 
 def _plan(

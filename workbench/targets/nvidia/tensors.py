@@ -71,6 +71,8 @@ def tensor_plan(
     if buffer.layout is None or rank - 1 not in axes:
         return None
     inner = axes.index(rank - 1)
+    if len(buffer.shape) == 1 and blocks > 1:
+        return None
     most = buffer.shape[1 - inner] // (parts * blocks) if len(buffer.shape) == 2 else None
     return tensor_fits(buffer.layout, buffer.element.itemsize, inner, over=over, most=most)
 
@@ -108,14 +110,18 @@ def piece_of(box: Sequence[int], axes: Sequence[int], rank: int) -> tuple[int, .
 def ring_of_load(op: TensorLoad, on: Setting) -> Ahead | None:
     """Boxes are written in the order that memory has, as wgmma reads them."""
     shape, element, box = op.type.shape, op.type.element, box_of_load(op)
-    if len(shape) != 2 or not isinstance(element, Scalar) or box is None:
+    if len(shape) not in (1, 2) or not isinstance(element, Scalar) or box is None:
         return None
     source, size = op.map.op, element.itemsize
     assert isinstance(source, MakeTensorMap)
     rank = len(source.type.box)
-    inner = op.axes.index(rank - 1) if rank - 1 in op.axes else 1
-    over, width = _is_bounded(source), _width(source, shape[inner])
-    layout = swizzled(shape, size, (inner, 1 - inner), exchange=False, width=width)
+    inner = op.axes.index(rank - 1) if rank - 1 in op.axes else len(shape) - 1
+    over = _is_bounded(source)
+    if len(shape) == 1:
+        layout = swizzled(shape, size)
+    else:
+        width = _width(source, shape[inner])
+        layout = swizzled(shape, size, (inner, 1 - inner), exchange=False, width=width)
     buffer = Shared(shape, element, layout)
     plan = tensor_plan(buffer, op.axes, rank, over=over, parts=op.parts)
     # Where the next places of a walk are is not known before it has been walked.
@@ -125,7 +131,7 @@ def ring_of_load(op: TensorLoad, on: Setting) -> Ahead | None:
     return Ahead(
         buffer=buffer,
         box=box,
-        obstacle="" if fits else f"no boxes fill a tile of {shape[0]} x {shape[1]} {element}",
+        obstacle="" if fits else f"no boxes fill a tile of {' x '.join(map(str, shape))} {element}",
     )
 
 
@@ -181,7 +187,7 @@ def _box(op: TensorLoad, blocks: int) -> Box | None:
         if rank - 1 not in op.axes or op.parts > 1 or source.type.walked:
             return None  # where a walk goes on is not known before it has been walked
         plan = tensor_plan(buffer, op.axes, rank, over=over, blocks=many)
-        whole = buffer.shape[1 - op.axes.index(rank - 1)] % many == 0
+        whole = plan is not None and buffer.shape[1 - op.axes.index(rank - 1)] % many == 0
         return _box(op, many) if plan is not None and whole else None
 
     return Box(

@@ -32,9 +32,16 @@ class Feeders:
         self.module = module
         self.rules = chip.rules
         self.uses: dict[Value, list[Op]] = {}
+        #: Of what operands are made, element by element, that products read from registers.
+        self.made: set[Value] = set()
         for op in module.walk():
             for operand in op.operands:
                 self.uses.setdefault(operand, []).append(op)
+        for op in reversed(list(module.walk())):
+            if (held := held_of_product(op, self.rules)) is not None:
+                self.made.add(held)
+            elif op.by_elements and not self.made.isdisjoint(op.results):
+                self.made.update(op.operands)
 
     def groups(self) -> Iterator[tuple[For | None, list[Feeding]]]:
         """Yield the loads of each loop that feed products and would be copied ahead, if any do."""
@@ -51,6 +58,10 @@ class Feeders:
             for op in self.module.body.ops:
                 if found := self.feeding(op):
                     yield None, [found]
+
+    def is_made_of(self, feeding: Feeding) -> bool:
+        """Say whether a load's tile is what an operand is computed of, element by element."""
+        return feeding.tile in self.made
 
     def feeding(self, op: Op) -> Feeding | None:
         """Return a load and what products read of it; None if none does."""
@@ -78,9 +89,14 @@ class Feeders:
         return user.result
 
     def feeds(self, feeding: Feeding, inner: int | None) -> bool:
-        """Say whether a product reads a load's tile in a buffer whose rows are axis `inner`."""
+        """Say whether a product reads a load's tile in a buffer whose rows are axis `inner`.
+
+        Or what is made of it.
+        """
         whole, element = feeding.tile, feeding.how.element
         shape = shape_of(whole.type)
+        if self.is_made_of(feeding):
+            return inner is None or _fills(shape, element.itemsize, inner)
         if len(shape) != 2:
             return False
         turned = transposes(whole, self.uses)
@@ -105,3 +121,12 @@ class Feeders:
             for result in op.results
             for user in self.uses.get(result, [])
         )
+
+
+def _fills(shape: tuple[int, ...], itemsize: int, inner: int) -> bool:
+    """Say whether boxes fill a buffer of a tile whose rows are axis `inner`."""
+    if len(shape) > 2:
+        return False
+    order = (inner,) if len(shape) == 1 else (inner, 1 - inner)
+    layout = swizzled(shape, itemsize, order, exchange=False)
+    return tensor_fits(layout, itemsize, inner) is not None
