@@ -13,7 +13,7 @@ from workbench.ir import Block, Module, Op, Shared, Value, shape_of, walk
 from workbench.ops import For, counted_loops
 from workbench.targets.simt.copying import Box
 from workbench.targets.simt.passes.rounds import read_by
-from workbench.targets.simt.passes.staged_loads import Known, Read, User
+from workbench.targets.simt.passes.staged_loads import Known, Read, User, held_of_product
 from workbench.targets.simt.rules import RuleTable
 
 
@@ -22,6 +22,8 @@ class Load:
     """A load of a whole tile: its copy, a slot of its ring, what reads it, transposes gone.
 
     `users` read it to registers, `held` is what they make of it for a product that holds that.
+    `made`: what is computed of it for such a product, element by element; None: nothing is.
+    `whole`: others than the users read it as it is laid out, then.
     """
 
     op: Op
@@ -31,11 +33,13 @@ class Load:
     gone: frozenset[int]
     users: tuple[User, ...] = ()
     products: tuple[Op, ...] = ()
+    made: Value | None = None
+    whole: bool = False
 
     @property
     def held(self) -> set[Value]:
         """What products have of it in registers."""
-        return {user.given for user in self.users}
+        return {user.given for user in self.users} if self.made is None else {self.made}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +127,7 @@ def held_of(module: Module, loops: Sequence[For], known: Known) -> list[Channel]
         if known.rules.box_of(op) is None:
             continue
         load = _load(op, known)
-        if load.users or any(id(read.op) not in places for read in load.reads):
+        if load.users or load.made is not None or any(id(read.op) not in places for read in load.reads):
             raise RefusedError(op, "products outside the loops read the loaded tile")
         channel = Channel((load,), load.reads[0].op, held=True)
         alike = sum(replace(other, number=0).key == channel.key for other in found)
@@ -147,9 +151,36 @@ def _load(op: Op, known: Known) -> Load:
     others = [u for v in (op.result, *transposes) for u in known.uses.get(v, [])]
     products = [read.op for read in reads]
     products += [holder for user in users for holder in known.holders(user.given)]
+    if not reads and not users and (found := _computed_of(op, known)) is not None:
+        product, made = found
+        users = tuple(user for reader in readers if (user := known.user(reader)) is not None)
+        whole = len(users) < len(readers)
+        return Load(op, ahead.box, buffer, (), frozenset(), users, (product,), made, whole)
     if any(id(other) not in taken for other in others) or not products:
         raise RefusedError(op, "something beside a product reads the loaded tile")
     return Load(op, ahead.box, buffer, reads, frozenset(turned), users, tuple(products))
+
+
+def _computed_of(op: Op, known: Known) -> tuple[Op, Value] | None:
+    """Return the product that alone multiplies what is computed of a tile, and that operand.
+
+    It has it in registers, made element by element: threads read the tile there as it is laid out.
+    """
+    found: dict[int, tuple[Op, Value]] = {}
+    seen, work = set[Value](), [op.result]
+    while work:
+        value = work.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        for user in known.uses.get(value, []):
+            if held_of_product(user, known.rules) is value:
+                found[id(user)] = user, value
+            elif user.by_elements:
+                work += user.results
+            else:
+                return None
+    return found.popitem()[1] if len(found) == 1 else None
 
 
 def _may_go_on(loop: For, channel: Channel, known: Known) -> bool:

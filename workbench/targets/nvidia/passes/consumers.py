@@ -197,7 +197,7 @@ class Consumers:
         inside: dict[Value, Value],
     ) -> None:  # fmt: skip
         """Write what consumers do in a round; `inside` becomes what stands for values in it."""
-        channels = self.roles.channels[loop]
+        builder, channels = self.builder, self.roles.channels[loop]
         late = self._late(loop, channels)
         by_product = {id(channel.product): channel for channel in channels}
         gone = {n for c in channels for load in c.loads for n in (id(load.op), *load.gone)}
@@ -208,8 +208,22 @@ class Consumers:
             for user in load.users
         }
         ends = {id(user.end) for _, _, user in users.values()}
+        computed = {
+            id(load.op): (channel, number)
+            for channel in channels
+            for number, load in enumerate(channel.loads)
+            if load.whole
+        }
         awaited: set[int] = set()
         for op in loop.body.ops[:-1]:
+            if id(op) in computed:
+                channel, number = computed[id(op)]
+                turn, buffer = inner[channel.key], self.roles.rings[channel.key].buffers[number]
+                self._await(channel, turn, awaited)
+                self.roles.at(op)
+                read = SharedLoad(buffer, turn.slot, type=op.result.type)
+                inside[op.result] = builder.add(read, op.result.hint)
+                continue
             if id(op) in gone:
                 continue
             if id(op) in users:
