@@ -153,6 +153,8 @@ def _load(op: Op, known: Known) -> Load:
     products += [holder for user in users for holder in known.holders(user.given)]
     if not reads and not users and (found := _computed_of(op, known)) is not None:
         product, made = found
+        if (other := _loaded_beside(made, known)) is not None:
+            raise RefusedError(other, "threads would load it in the round that computes with it")
         users = tuple(user for reader in readers if (user := known.user(reader)) is not None)
         whole = len(users) < len(readers)
         return Load(op, ahead.box, buffer, (), frozenset(), users, (product,), made, whole)
@@ -181,6 +183,22 @@ def _computed_of(op: Op, known: Known) -> tuple[Op, Value] | None:
             else:
                 return None
     return found.popitem()[1] if len(found) == 1 else None
+
+
+def _loaded_beside(made: Value, known: Known) -> Op | None:
+    """Return what is read from memory, and comes by no box, for what is computed by elements."""
+    seen, work = set[Value](), [made]
+    while work:
+        value = work.pop()
+        op = value.op
+        if op is None or value in seen:
+            continue
+        seen.add(value)
+        if op.by_elements:
+            work += op.operands
+        elif known.rules.box_of(op) is None and any(e.reads for e in op.own_effects()):
+            return op
+    return None
 
 
 def _may_go_on(loop: For, channel: Channel, known: Known) -> bool:

@@ -18,11 +18,15 @@ from workbench.targets.simt.rules import Device
 
 @dataclass(frozen=True, slots=True)
 class Feeding:
-    """A load, and the tile that products read: its own, or one without its axes of extent 1."""
+    """A load, and the tile that products read: its own, or one without its axes of extent 1.
+
+    `computed`: they do not read it, but what is computed of it, from registers.
+    """
 
     load: Op
     how: Raised
     tile: Value
+    computed: bool
 
 
 class Feeders:
@@ -37,7 +41,7 @@ class Feeders:
         for op in module.walk():
             for operand in op.operands:
                 self.uses.setdefault(operand, []).append(op)
-        for op in reversed(list(module.walk())):
+        for op in reversed(list(module.walk())):  # users come first
             if (held := held_of_product(op, self.rules)) is not None:
                 self.made.add(held)
             elif op.by_elements and not self.made.isdisjoint(op.results):
@@ -48,7 +52,8 @@ class Feeders:
         for loop in counted_loops(self.module.walk()):
             if loop.stages_in(self.module.attributes) < 2:
                 continue
-            if found := [f for op in loop.body.ops if (f := self.feeding(op))]:
+            found = [f for op in loop.body.ops if (f := self.feeding(op))]
+            if not all(feeding.computed for feeding in found):
                 yield loop, found
 
     def first(self) -> Iterator[tuple[For | None, list[Feeding]]]:
@@ -56,20 +61,19 @@ class Feeders:
         options = self.module.attributes
         if options.get("persistent") is not False and options.get("loads_first", True):
             for op in self.module.body.ops:
-                if found := self.feeding(op):
+                found = self.feeding(op)
+                if found is not None and not found.computed:
                     yield None, [found]
-
-    def is_made_of(self, feeding: Feeding) -> bool:
-        """Say whether a load's tile is what an operand is computed of, element by element."""
-        return feeding.tile in self.made
 
     def feeding(self, op: Op) -> Feeding | None:
         """Return a load and what products read of it; None if none does."""
         how = self.rules.raised_of(op)
         if how is None:
             return None
-        feeding = Feeding(op, how, self._view(op.result))
-        return feeding if self.feeds(feeding, None) else None
+        feeding = Feeding(op, how, self._view(op.result), computed=False)
+        if self.feeds(feeding, None):
+            return feeding
+        return Feeding(op, how, op.result, computed=True) if op.result in self.made else None
 
     def _view(self, tile: Value) -> Value:
         """Return a tile, or what alone is made of it, without its axes of extent 1."""
@@ -95,7 +99,7 @@ class Feeders:
         """
         whole, element = feeding.tile, feeding.how.element
         shape = shape_of(whole.type)
-        if self.is_made_of(feeding):
+        if feeding.computed:
             return inner is None or _fills(shape, element.itemsize, inner)
         if len(shape) != 2:
             return False

@@ -110,15 +110,21 @@ class Plans:
     def _together(
         self, loop: For | None, loads: list[Feeding], remarks: Remarks
     ) -> list[PlannedLoad]:
-        """Return loads of a loop with their plans, none if one of them has none."""
+        """Return loads of a loop with their plans, none if one of them has none.
+
+        What an operand is computed of may have none.
+        """
         found: list[PlannedLoad] = []
         missed: list[Op] = []
         for one in loads:
             try:
-                found.append(PlannedLoad(one.load, one.how, one.tile, *self._plan(loop, one), loop))
+                plans = self._plan(loop, one)
+                found.append(PlannedLoad(one.load, one.how, one.tile, one.computed, *plans, loop))
             except NotRaised as why:
-                missed.append(one.load)
-                remarks.note(one.load, f"not raised to a tensor map: {why}", "missed")
+                if not one.computed:
+                    missed.append(one.load)
+                kind = "note" if one.computed else "missed"
+                remarks.note(one.load, f"not raised to a tensor map: {why}", kind)
         if not missed:
             for raised in found:
                 remarks.note(raised.load, self._told(raised.plan), "applied")
@@ -127,7 +133,7 @@ class Plans:
         for raised in found:
             other = self.names.of(missed[0].result)
             text = f"not raised to a tensor map: {other}, loaded in the same loop, is not"
-            remarks.note(raised.load, text, "missed")
+            remarks.note(raised.load, text, "note" if raised.computed else "missed")
         return []
 
     # -- which stores ---------------------------------------------------------------------
