@@ -57,11 +57,11 @@ def tensor_fits(
 ) -> TensorPlan | None:
     """Return how copies fill a buffer of a layout; None: they cannot.
 
-    shared: the layout of a buffer of two axes, or of one, whose elements have `itemsize` bytes, packed
-    (packing.py); `inner` is the axis whose elements lie side by side in the tensor. The buffer's
-    address must be a multiple of 1024. `over`: whether boxes may bring what lies beyond the tile
-    along that axis, up to the end of its last 16 bytes. `most`: the rows of a box are
-    no more, and divide these.
+    shared: the layout of a buffer of two axes, or of one, whose elements have `itemsize` bytes,
+    packed (packing.py); `inner` is the axis whose elements lie side by side in the tensor. The
+    buffer's address must be a multiple of 1024. `over`: whether boxes may bring what lies beyond
+    the tile along that axis, up to the end of its last 16 bytes. `most`: the rows of a box are no
+    more, and divide these.
     """
     if shared.rank == 1:
         return _row_fits(shared, itemsize)

@@ -20,6 +20,7 @@ from tests.passes.meaning import meaning
 from tests.passes.pipelines import gpu_steps, tile_steps
 from tests.targets.nvidia.hazards import simulate
 from tests.targets.nvidia.in_flight import loop_of_products, read_before_the_end, written_in_flight
+from tests.targets.nvidia.protocol import explore, record
 from tests.targets.nvidia.test_on_device import product_of_doubles
 from tests.targets.nvidia.test_ptx import needs_nvdisasm, needs_ptxas
 from tests.targets.nvidia.test_roles import ordered
@@ -30,6 +31,7 @@ from workbench.ir import (
     Shared,
     Tile,
     Value,
+    element_of,
     layout_of,
     rebuild,
     shape_of,
@@ -39,9 +41,9 @@ from workbench.ops import ConvertLayout, Dot, Elementwise, For, Load, Splat
 from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.fragments import is_turned
 from workbench.targets.nvidia.moves import moves_in
-from workbench.targets.nvidia.ops import AsyncCopy, WarpgroupDot
+from workbench.targets.nvidia.ops import AsyncCopy, TensorCopy, WarpgroupDot
 from workbench.targets.simt.kernel import lower
-from workbench.targets.simt.ops import SharedLoad
+from workbench.targets.simt.ops import SharedLoad, roles_of
 from workbench.targets.simt.parts import chain_of
 from workbench.targets.simt.shared import buffer_layout
 
@@ -159,6 +161,67 @@ def test_weights_as_the_first_operand_stay_in_registers(kind: str):
     product = product_of(last)
     assert isinstance(product.a.type, Shared)
     assert isinstance(product.b.type, Tile)
+
+
+def by_boxes(kind: str, *, parts: bool, blocks: tuple[int, int, int] = (64, 64, 64)) -> Module:
+    """Return the GPU IR of a launch whose indices fit 32 bits; `parts`: its warps are to part."""
+    options = {"narrow_index": True, "warp_specialize": parts, "persistent": False}
+    module = module_of(kind, blocks, num_stages=3)
+    final = [module, *(after for _, after in tile_steps(module))][-1]
+    return [after for _, after in gpu_steps(final, SM_90A, **options)][-1]
+
+
+def read_beside_copies(module: Module) -> list[str]:
+    """Return the names of ops that read global memory in loops, but for copies of boxes."""
+    loops = [op for op in module.walk() if isinstance(op, For)]
+    return [
+        op.name for loop in loops for op in walk(loop.body)
+        if not isinstance(op, TensorCopy)
+        and any(e.reads and e.space == "global" for e in op.own_effects())
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KERNELS)
+@pytest.mark.parametrize("parts", [True, False])
+def test_weights_and_scales_come_by_boxes(kind: str, parts: bool):
+    """A scale for each column is a row of its own; who parts has a producer copy all of it."""
+    last, make = by_boxes(kind, parts=parts), arguments(kind, 64)
+    assert (roles_of(last) is not None) == parts
+    assert not read_beside_copies(last)
+    assert {op.buffer.type.shape for op in last.walk() if isinstance(op, TensorCopy)} == {
+        (64, 64), (64,), (32 if kind == "i4" else 64, 64),
+    }  # fmt: skip
+    assert meaning(last, (1,), make()) == meaning(module_of(kind, (64, 64, 64)), (1,), make())
+    placed, offsets, total = ordered(last)
+    simulate(placed, offsets, total, (1,), make(), SM_90A)
+
+
+@pytest.mark.parametrize("kind", KERNELS)
+def test_threads_read_boxes_of_weights_without_bank_conflicts(kind: str):
+    last = by_boxes(kind, parts=True, blocks=(64, 64, 128))
+    reads = [move for op, move in moves_in(last, "sm_90a") if isinstance(op, SharedLoad)]
+    assert len(reads) == 2
+    assert [move.wavefronts for move in reads] == [move.ideal for move in reads]
+
+
+def test_a_slot_that_threads_read_is_given_back_in_every_interleaving():
+    module = by_boxes("i8", parts=True)
+    assert product_of(module).in_flight == 1
+    assert explore(record(module, arguments("i8", 64)(), 1))[0] == "ok"
+
+
+def test_warps_do_not_part_for_what_threads_load():
+    """Two scales of a row are no box: rows of X and of weights are, as they were without."""
+    named = {"X_FORMAT": "fp16", "W_FORMAT": "e4m3", "BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64}
+    signature = "*f16:16 *f8e4m3:16 *u8:16 *f16:16 i32 i32:16 i32:16 i32:16 i32:16 i32:16 i32:16"
+    kernel = quantised.product_with_microscales
+    module = tile_ir(kernel, signature, {**named, "EVEN_K": True}, num_warps=4, num_stages=3)
+    final = [module, *(after for _, after in tile_steps(module))][-1]
+    options = {"narrow_index": True, "warp_specialize": True}
+    last = [after for _, after in gpu_steps(final, SM_90A, **options)][-1]
+    assert roles_of(last) is None
+    copies = [op for op in last.walk() if isinstance(op, TensorCopy)]
+    assert {element_of(op.buffer.type).name for op in copies} == {"f16", "f8e4m3"}
 
 
 @pytest.mark.parametrize("kind", KERNELS)

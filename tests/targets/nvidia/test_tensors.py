@@ -282,6 +282,19 @@ def test_a_buffer_has_room_for_what_boxes_bring_beyond_it():
         assert plan is None or plan.elements * 2 <= room
 
 
+@pytest.mark.parametrize(
+    ("extent", "itemsize", "fits"),
+    [(64, 2, True), (128, 2, True), (256, 1, True), (32, 2, False), (512, 2, False),
+     (96, 4, False)],
+)  # fmt: skip
+def test_a_row_is_one_box_if_slots_begin_at_lines(extent: int, itemsize: int, fits: bool):
+    plan = tensor_fits(swizzled((extent,), itemsize), itemsize, 0)
+    assert (plan is not None) == fits
+    if plan is not None:
+        assert (plan.swizzle, plan.box, plan.pieces) == (0, (extent,), (((0,), 0),))
+        assert plan.elements == extent
+
+
 def test_other_buffers_are_not_filled_by_boxes():
     assert tensor_fits(swizzled((64, 96), 2), 2, 1) is None  # neighbouring columns exchange rows
     assert tensor_fits(swizzled((64, 8), 2), 2, 1) is None  # rows of 16 bytes

@@ -127,7 +127,7 @@ def held_of(module: Module, loops: Sequence[For], known: Known) -> list[Channel]
         if known.rules.box_of(op) is None:
             continue
         load = _load(op, known)
-        if load.users or load.made is not None or any(id(read.op) not in places for read in load.reads):
+        if load.held or any(id(read.op) not in places for read in load.reads):
             raise RefusedError(op, "products outside the loops read the loaded tile")
         channel = Channel((load,), load.reads[0].op, held=True)
         alike = sum(replace(other, number=0).key == channel.key for other in found)

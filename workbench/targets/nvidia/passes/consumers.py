@@ -221,6 +221,7 @@ class Consumers:
                 turn, buffer = inner[channel.key], self.roles.rings[channel.key].buffers[number]
                 self._await(channel, turn, awaited)
                 self.roles.at(op)
+                assert isinstance(op.result.type, Tile)
                 read = SharedLoad(buffer, turn.slot, type=op.result.type)
                 inside[op.result] = builder.add(read, op.result.hint)
                 continue
