@@ -137,7 +137,7 @@ def test_a_lane_reads_neighbours(kind: str):
 
 
 @pytest.mark.parametrize("kind", KERNELS)
-@pytest.mark.parametrize("blocks", [(64, 64, 64), (64, 64, 16), (40, 64, 96)])
+@pytest.mark.parametrize("blocks", [(64, 64, 64), (64, 64, 16), (40, 64, 96), (40, 192, 32)])
 def test_weights_as_the_first_operand_mean_the_same(kind: str, blocks: tuple[int, int, int]):
     """To the bit what the other way gives, with loops that end in a part of a block."""
     module, make = computed_first(kind, blocks), arguments(kind, blocks[0])
@@ -208,6 +208,18 @@ def test_a_slot_that_threads_read_is_given_back_in_every_interleaving():
     module = by_boxes("i8", parts=True)
     assert product_of(module).in_flight == 1
     assert explore(record(module, arguments("i8", 64)(), 1))[0] == "ok"
+
+
+def test_blocks_go_where_staying_leaves_a_product_no_slot_to_go_on_from():
+    """Two slots, of which one is held until the next round's product has begun."""
+    named = {"GROUP": GROUP, "BLOCK_M": 256, "BLOCK_N": 128, "BLOCK_K": 128, "EVEN_K": True}
+    module = tile_ir(KERNELS["i4"], POINTERS.format("i8"), named, num_warps=8, num_stages=2)
+    final = [module, *(after for _, after in tile_steps(module))][-1]
+    last = [after for _, after in gpu_steps(final, SM_90A, narrow_index=True)][-1]
+    assert roles_of(last) is not None
+    buffers = [op.buffer.type for op in last.walk() if isinstance(op, TensorCopy)]
+    slots = {type.slots for type in buffers if isinstance(type, Shared)}
+    assert slots == {3}
 
 
 def test_warps_do_not_part_for_what_threads_load():

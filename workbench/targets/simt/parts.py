@@ -95,7 +95,7 @@ def _keeps_threads(op: Op) -> bool:
         return False
     for name in ("lane", "warp"):
         for number, flat in enumerate(layout.flat(name)):
-            for value, place in op.element_from(layout.unflatten(flat)) or ():
+            for value, place in _elements_read(op, layout, flat):
                 held = layout_of(value.type)
                 if held is not None and held.unflatten(held.flat(name)[number]) != place:
                     return False
@@ -127,9 +127,18 @@ def _read(op: Op, registers: Collection[int]) -> dict[Value, set[int]]:
         value: _registers_at(held) for value in op.operands if (held := layout_of(value.type))
     }
     for register in registers:
-        for value, place in op.element_from(layout.unflatten(table[register])) or ():
+        for value, place in _elements_read(op, layout, table[register]):
             found.setdefault(value, set()).update(places.get(value, {}).get(place, ()))
     return found
+
+
+def _elements_read(
+    op: Op, layout: LinearLayout, flat: int
+) -> Sequence[tuple[Value, tuple[int, ...]]]:
+    """Return the elements that an op reads for one of its result: none for what does not exist."""
+    place = layout.unflatten(flat)
+    exists = all(at < extent for at, extent in zip(place, layout.shape, strict=True))
+    return (op.element_from(place) or ()) if exists else ()
 
 
 def _registers_at(layout: LinearLayout) -> dict[tuple[int, ...], list[int]]:

@@ -302,7 +302,20 @@ def in_buffers(channels: Iterable[Channel], known: Known) -> list[Value]:
     return [*loaded, *(turned for tile in loaded for turned in known.transposes(tile))]
 
 
+def in_parts(channels: Iterable[Channel]) -> list[Value]:
+    """Return what is computed, by elements, of which products that go on take a part at a time."""
+    found: dict[Value, None] = {}
+    made = [load.made for channel in channels if channel.goes_on for load in channel.loads]
+    work = [value for value in made if value is not None]
+    while work:
+        value = work.pop()
+        if value not in found and value.op is not None and value.op.by_elements:
+            found[value] = None
+            work += value.op.operands
+    return list(found)
+
+
 __all__ = [
-    "Channel", "Load", "RefusedError", "channels_of", "held_of", "in_buffers",
+    "Channel", "Load", "RefusedError", "channels_of", "held_of", "in_buffers", "in_parts",
     "loops_with_boxes", "producer_slice", "read_before",
 ]  # fmt: skip
