@@ -382,7 +382,7 @@ def _peak(loop: For, channels: Sequence[Channel], known: Known) -> int:
     """Return the registers of a thread that tiles fill at most in a loop.
 
     Sums and fragments beside them count whatever their type, others where they are floats. What is
-    computed in parts, each in front of its product, is never there as a whole but for the fragments.
+    computed in parts, each in front of its product, is never there as a whole.
     """
     found = peak_in(loop.body, [*in_buffers(channels, known), *in_parts(channels)])
     for channel in channels:
