@@ -1,6 +1,7 @@
 """Loads that feed products which read tiles where copies of boxes leave them.
 
-From registers too: what is moved to the threads that hold a product's operand they may read there.
+From registers too: what is moved to the threads that hold a product's operand they may read there,
+and what they compute an operand of, element by element.
 """
 
 from __future__ import annotations

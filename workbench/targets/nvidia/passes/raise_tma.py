@@ -74,7 +74,8 @@ def raise_tma(module: Module, remarks: Remarks, chip: Device, room: int | None =
         %a = gpu.tensor_load %map, [%row, %k] {axes = (0, 1), type = tile<64x64xf16>} : tile<64x64xf16>
 
     Needs: layouts, 32-bit indices. Keeps: every byte that is stored, in launches of which what is
-    `asked` (below) holds. All loads of a loop that feed a product are raised, or none. Loads before
+    `asked` (below) holds. All loads of a loop that products read are raised, or none, and with them
+    what an operand is computed of, tiles and rows of scales, where boxes bring it. Loads before
     all loops are raised where a producer will bring them: where blocks stay (`roles.will_stay`).
     """  # noqa: E501
     options = module.attributes
