@@ -222,18 +222,40 @@ def test_blocks_go_where_staying_leaves_a_product_no_slot_to_go_on_from():
     assert slots == {3}
 
 
-def test_warps_do_not_part_for_what_threads_load():
-    """Two scales of a row are no box: rows of X and of weights are, as they were without."""
-    named = {"X_FORMAT": "fp16", "W_FORMAT": "e4m3", "BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64}
-    signature = "*f16:16 *f8e4m3:16 *u8:16 *f16:16 i32 i32:16 i32:16 i32:16 i32:16 i32:16 i32:16"
+def of_small_floats(k: int) -> Module:
+    """Products of 4-bit floats, with k / 32 bytes of scales in each row of a round."""
+    named = {"X_FORMAT": "fp16", "W_FORMAT": "e2m1", "BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": k}
+    signature = "*f16:16 *u8:16 *u8:16 *f16:16 i32 i32:16 i32:16 i32:16 i32:16 i32:16 i32:16"
     kernel = quantised.product_with_microscales
-    module = tile_ir(kernel, signature, {**named, "EVEN_K": True}, num_warps=4, num_stages=3)
+    return tile_ir(kernel, signature, {**named, "EVEN_K": True}, num_warps=4, num_stages=3)
+
+
+@pytest.mark.parametrize(("k", "parts"), [(64, True), (128, False)])
+def test_warps_part_beside_what_threads_load_a_round_ahead(k: int, parts: bool):
+    """Two bytes of scales are no box and no copy; four are a copy, which who parts starts none of.
+
+    Rows of X and of weights are boxes either way.
+    """
+
+    def make() -> list[Any]:
+        random = np.random.default_rng(3)
+        x = random.integers(-2, 3, (64, 256)).astype(np.float16)
+        w = random.integers(0, 256, (64, 128)).astype(np.uint8)
+        scale = random.integers(126, 129, (64, 16)).astype(np.uint8)
+        c = np.zeros((64, 64), np.float16)
+        return [x.ravel(), w.ravel(), scale.ravel(), c.ravel(), 64, 64, 256, 256, 128, 16, 64]
+
+    module = of_small_floats(k)
     final = [module, *(after for _, after in tile_steps(module))][-1]
-    options = {"narrow_index": True, "warp_specialize": True}
+    options = {"narrow_index": True, "warp_specialize": True, "persistent": False}
     last = [after for _, after in gpu_steps(final, SM_90A, **options)][-1]
-    assert roles_of(last) is None
+    assert (roles_of(last) is not None) == parts
     copies = [op for op in last.walk() if isinstance(op, TensorCopy)]
-    assert {str(element_of(op.buffer.type)) for op in copies} == {"f16", "f8e4m3"}
+    assert {str(element_of(op.buffer.type)) for op in copies} == {"f16", "u8"}
+    assert read_beside_copies(last) == ["tile.load" if parts else "gpu.async_copy"]
+    assert meaning(last, (1,), make()) == meaning(module, (1,), make())
+    placed, offsets, total = ordered(last)
+    simulate(placed, offsets, total, (1,), make(), SM_90A)
 
 
 @pytest.mark.parametrize("kind", KERNELS)

@@ -12,8 +12,15 @@ from dataclasses import dataclass, replace
 from workbench.ir import Block, Module, Op, Shared, Value, shape_of, walk
 from workbench.ops import For, counted_loops
 from workbench.targets.simt.copying import Box
+from workbench.targets.simt.passes.early_loads import loaded_early
 from workbench.targets.simt.passes.rounds import read_by
-from workbench.targets.simt.passes.staged_loads import Known, Read, User, held_of_product
+from workbench.targets.simt.passes.staged_loads import (
+    Early,
+    Known,
+    Read,
+    User,
+    held_of_product,
+)
 from workbench.targets.simt.rules import RuleTable
 
 
@@ -99,10 +106,11 @@ def channels_of(loop: For, known: Known) -> list[Channel]:
     """Return what products of a loop read of its loads of boxes, in the order of the products."""
     here = {id(op): place for place, op in enumerate(loop.body.ops)}
     groups: dict[int, list[Load]] = {}
+    soon = loaded_early(Early(loop, known))
     for op in loop.body.ops:
         if known.rules.box_of(op) is None:
             continue
-        load = _load(op, known)
+        load = _load(op, known, soon)
         products = {id(product) for product in load.products}
         if len(products) > 1 or not products <= set(here):
             raise RefusedError(op, "products outside its loop, or several, read the loaded tile")
@@ -135,8 +143,11 @@ def held_of(module: Module, loops: Sequence[For], known: Known) -> list[Channel]
     return found
 
 
-def _load(op: Op, known: Known) -> Load:
-    """Return a load of a box that products read; raises RefusedError where others do, too."""
+def _load(op: Op, known: Known, soon: Sequence[Op] = ()) -> Load:
+    """Return a load of a box that products read; raises RefusedError where others do, too.
+
+    `soon`: loads that threads make a round before they need them.
+    """
     ahead = known.rules.ahead_of(op, known.on)
     if ahead is None or ahead.obstacle or ahead.box is None:
         why = ahead.obstacle if ahead is not None else "no copy fills a buffer as it does"
@@ -153,7 +164,7 @@ def _load(op: Op, known: Known) -> Load:
     products += [holder for user in users for holder in known.holders(user.given)]
     if not reads and not users and (found := _computed_of(op, known)) is not None:
         product, made = found
-        if (other := _loaded_beside(made, known)) is not None:
+        if (other := _loaded_beside(made, known, soon)) is not None:
             raise RefusedError(other, "threads would load it in the round that computes with it")
         users = tuple(user for reader in readers if (user := known.user(reader)) is not None)
         whole = len(users) < len(readers)
@@ -185,8 +196,8 @@ def _computed_of(op: Op, known: Known) -> tuple[Op, Value] | None:
     return found.popitem()[1] if len(found) == 1 else None
 
 
-def _loaded_beside(made: Value, known: Known) -> Op | None:
-    """Return what is read from memory, and comes by no box, for what is computed by elements."""
+def _loaded_beside(made: Value, known: Known, soon: Sequence[Op]) -> Op | None:
+    """Return what is loaded for what is computed by elements, neither by boxes nor soon."""
     seen, work = set[Value](), [made]
     while work:
         value = work.pop()
@@ -196,7 +207,7 @@ def _loaded_beside(made: Value, known: Known) -> Op | None:
         seen.add(value)
         if op.by_elements:
             work += op.operands
-        elif known.rules.box_of(op) is None and any(e.reads for e in op.own_effects()):
+        elif not (known.rules.box_of(op) or op in soon) and any(e.reads for e in op.own_effects()):
             return op
     return None
 

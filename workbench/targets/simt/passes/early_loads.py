@@ -41,7 +41,7 @@ def load_early(module: Module, remarks: Remarks, chip: Device) -> Module:
         if not counts_ahead(loop):
             return None
         early = Early(loop, known)
-        chosen = _chosen(early)
+        chosen = loaded_early(early)
         if not chosen:
             return None
         for load in chosen:
@@ -51,7 +51,7 @@ def load_early(module: Module, remarks: Remarks, chip: Device) -> Module:
     return rebuild(module, rewrite)
 
 
-def _chosen(early: Early) -> list[Op]:
+def loaded_early(early: Early) -> list[Op]:
     """Return the loads of a loop that are worth it, and may be early."""
     known, room = early.known, MOST_REGISTERS
     found: list[Op] = []
