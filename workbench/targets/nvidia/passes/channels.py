@@ -107,10 +107,11 @@ def channels_of(loop: For, known: Known) -> list[Channel]:
     here = {id(op): place for place, op in enumerate(loop.body.ops)}
     groups: dict[int, list[Load]] = {}
     soon = loaded_early(Early(loop, known))
+    late = [op for op in loop.body.ops if op not in soon and known.rules.box_of(op) is None]
     for op in loop.body.ops:
         if known.rules.box_of(op) is None:
             continue
-        load = _load(op, known, soon)
+        load = _load(op, known, late)
         products = {id(product) for product in load.products}
         if len(products) > 1 or not products <= set(here):
             raise RefusedError(op, "products outside its loop, or several, read the loaded tile")
@@ -143,10 +144,10 @@ def held_of(module: Module, loops: Sequence[For], known: Known) -> list[Channel]
     return found
 
 
-def _load(op: Op, known: Known, soon: Sequence[Op] = ()) -> Load:
+def _load(op: Op, known: Known, late: Sequence[Op] = ()) -> Load:
     """Return a load of a box that products read; raises RefusedError where others do, too.
 
-    `soon`: loads that threads make a round before they need them.
+    `late`: what happens in its turn, in each round.
     """
     ahead = known.rules.ahead_of(op, known.on)
     if ahead is None or ahead.obstacle or ahead.box is None:
@@ -164,7 +165,7 @@ def _load(op: Op, known: Known, soon: Sequence[Op] = ()) -> Load:
     products += [holder for user in users for holder in known.holders(user.given)]
     if not reads and not users and (found := _computed_of(op, known)) is not None:
         product, made = found
-        if (other := _loaded_beside(made, known, soon)) is not None:
+        if (other := _loaded_beside(made, late)) is not None:
             raise RefusedError(other, "threads would load it in the round that computes with it")
         users = tuple(user for reader in readers if (user := known.user(reader)) is not None)
         whole = len(users) < len(readers)
@@ -196,8 +197,8 @@ def _computed_of(op: Op, known: Known) -> tuple[Op, Value] | None:
     return found.popitem()[1] if len(found) == 1 else None
 
 
-def _loaded_beside(made: Value, known: Known, soon: Sequence[Op]) -> Op | None:
-    """Return what is loaded for what is computed by elements, neither by boxes nor soon."""
+def _loaded_beside(made: Value, late: Sequence[Op]) -> Op | None:
+    """Return what is loaded in its turn for what is computed element by element; None: nothing."""
     seen, work = set[Value](), [made]
     while work:
         value = work.pop()
@@ -207,7 +208,7 @@ def _loaded_beside(made: Value, known: Known, soon: Sequence[Op]) -> Op | None:
         seen.add(value)
         if op.by_elements:
             work += op.operands
-        elif not (known.rules.box_of(op) or op in soon) and any(e.reads for e in op.own_effects()):
+        elif op in late and any(effect.reads for effect in op.own_effects()):
             return op
     return None
 

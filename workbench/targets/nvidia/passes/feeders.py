@@ -13,7 +13,13 @@ from workbench.ir import Module, Op, Shared, Value, shape_of
 from workbench.layouts import swizzled, tensor_fits
 from workbench.ops import For, counted_loops
 from workbench.targets.simt.copying import Raised
-from workbench.targets.simt.passes.staged_loads import held_of_product, transposes
+from workbench.targets.simt.passes.early_loads import loaded_early
+from workbench.targets.simt.passes.staged_loads import (
+    Early,
+    Known,
+    held_of_product,
+    transposes,
+)
 from workbench.targets.simt.rules import Device
 
 
@@ -35,6 +41,7 @@ class Feeders:
 
     def __init__(self, module: Module, chip: Device) -> None:
         self.module = module
+        self.chip = chip
         self.rules = chip.rules
         self.uses: dict[Value, list[Op]] = {}
         #: Of what operands are made, element by element, that products read from registers.
@@ -56,6 +63,10 @@ class Feeders:
             found = [f for op in loop.body.ops if (f := self.feeding(op))]
             if not all(feeding.computed for feeding in found):
                 yield loop, found
+
+    def loaded_soon(self, loop: For) -> list[Op]:
+        """Return the loads of a loop that threads make a round before they need them."""
+        return loaded_early(Early(loop, Known(self.module, self.chip)))
 
     def first(self) -> Iterator[tuple[For | None, list[Feeding]]]:
         """Yield the loads before all loops that feed products, if they may be copied ahead."""

@@ -112,29 +112,33 @@ class Plans:
     ) -> list[PlannedLoad]:
         """Return loads of a loop with their plans, none if one of them has none.
 
-        What an operand is computed of may have none.
+        What operands are computed of comes by boxes if all of it does, but for what threads load a
+        round ahead: beside other copies boxes gain nothing (an H100, 4096 rows of words 0.94).
         """
         found: list[PlannedLoad] = []
         missed: list[Op] = []
+        computed: list[Op] = []
         for one in loads:
             try:
                 plans = self._plan(loop, one)
                 found.append(PlannedLoad(one.load, one.how, one.tile, one.computed, *plans, loop))
             except NotRaised as why:
-                if not one.computed:
-                    missed.append(one.load)
+                (computed if one.computed else missed).append(one.load)
                 kind = "note" if one.computed else "missed"
                 remarks.note(one.load, f"not raised to a tensor map: {why}", kind)
-        if not missed:
-            for raised in found:
+        if computed and loop is not None:
+            soon = self.feeders.loaded_soon(loop)
+            computed = [load for load in computed if load not in soon]
+        kept = [one for one in found if not (missed or (one.computed and computed))]
+        for raised in found:
+            if raised in kept:
                 remarks.note(raised.load, self._told(raised.plan), "applied")
                 _answer_hints(raised, remarks)
-            return found
-        for raised in found:
-            other = self.names.of(missed[0].result)
+                continue
+            other = self.names.of((missed or computed)[0].result)
             text = f"not raised to a tensor map: {other}, loaded in the same loop, is not"
             remarks.note(raised.load, text, "note" if raised.computed else "missed")
-        return []
+        return kept
 
     # -- which stores ---------------------------------------------------------------------
     def stores(self, remarks: Remarks) -> list[PlannedStore]:
