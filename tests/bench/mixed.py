@@ -54,6 +54,11 @@ OWN_FEW = instead(
 #: Of int4, steps shared out over two or three programs of each multiprocessor.
 SHARES = configs((16, 128, 128, 2, 4, 4), (16, 64, 128, 3, 4, 4))
 NOT_SHARES = configs((16, 32, 128, 4, 5), (16, 64, 128, 2, 4))
+#: Of ours alone: columns of W as the rows of warpgroups' instructions, brought by a producer.
+BY_WARPGROUPS = with_options(
+    "swap_operands warp_specialize no persistent", (16, 128, 128, 4, 4), (16, 128, 128, 4, 6)
+)
+NOT_BY_WARPGROUPS = configs((16, 64, 128, 4, 6), (16, 128, 128, 4, 3))
 #: Of e2m1, half as many rounds: what a round takes beside its numbers is half as much.
 DEEP = configs((16, 64, 256, 2, 3), (16, 64, 256, 4, 3), (16, 32, 256, 2, 3), (16, 128, 256, 4, 2))
 NOT_DEEP = (
@@ -151,6 +156,7 @@ def tables_for(kind: str, m: int) -> tuple[tuple[Config, ...], tuple[Config, ...
     table, own = FEW, OWN_FEW
     if kind == "int4":
         table, own = (instead(one, SHARES, NOT_SHARES) for one in (table, own))
+        own = instead(own, BY_WARPGROUPS, NOT_BY_WARPGROUPS)
     if kind == "e2m1":
         table, own = (instead(one, DEEP, NOT_DEEP) for one in (table, own))
     if m == 1:  # eight rows of a block are as many columns as an instruction has
