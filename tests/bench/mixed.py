@@ -156,7 +156,7 @@ def tables_for(kind: str, m: int) -> tuple[tuple[Config, ...], tuple[Config, ...
     table, own = FEW, OWN_FEW
     if kind == "int4":
         table, own = (instead(one, SHARES, NOT_SHARES) for one in (table, own))
-        own = instead(own, BY_WARPGROUPS, NOT_BY_WARPGROUPS)
+        own = instead(own, BY_WARPGROUPS, NOT_BY_WARPGROUPS) if m > 1 else own
     if kind == "e2m1":
         table, own = (instead(one, DEEP, NOT_DEEP) for one in (table, own))
     if m == 1:  # eight rows of a block are as many columns as an instruction has
