@@ -23,7 +23,7 @@ export interface Links {
   opsAt(stage: string, from: number, to?: number): Set<number>;
   family(ops: ReadonlySet<number>): Family;
   /** Rows of a stage that carry an op of the family, in no order; "same" wins over "kin". */
-  rowsOf(stage: string, family: Family): Map<number, Relation>;
+  rowsOf(stage: string, family: Family): ReadonlyMap<number, Relation>;
 }
 
 export const NOBODY: Family = { ops: new Set(), kin: new Set() };
@@ -43,14 +43,15 @@ export function invertLinks(stages: readonly StageView[], table: OpTable): Links
   const byId = new Map(stages.map((stage) => [stage.id, stage]));
   const inverted = new Map(stages.map((stage) => [stage.id, rowsOfOps(stage)]));
   const families = new WeakMap<ReadonlySet<number>, Family>();
+  const found = new WeakMap<Family, Map<string, Map<number, Relation>>>(); // pane, status and cell ask for the same
   return {
     opsAt(id, from, to = from) {
       const rows = byId.get(id)?.opsOfRow ?? [];
-      const found = new Set<number>();
+      const met = new Set<number>();
       for (let row = Math.min(from, to); row <= Math.max(from, to); row++) {
-        for (const op of rows[row] ?? []) found.add(op);
+        for (const op of rows[row] ?? []) met.add(op);
       }
-      return found;
+      return met;
     },
     family(ops) {
       const known = families.get(ops);
@@ -61,9 +62,15 @@ export function invertLinks(stages: readonly StageView[], table: OpTable): Links
       families.set(ops, family);
       return family;
     },
-    rowsOf(id, { ops, kin }) {
+    rowsOf(id, family) {
+      const known = found.get(family) ?? new Map<string, Map<number, Relation>>();
+      found.set(family, known);
+      const before = known.get(id);
+      if (before) return before;
+      const { ops, kin } = family;
       const rowsOfOp = inverted.get(id);
       const rows = new Map<number, Relation>();
+      known.set(id, rows);
       for (const op of kin) for (const row of rowsOfOp?.get(op) ?? []) rows.set(row, "kin");
       for (const op of ops) for (const row of rowsOfOp?.get(op) ?? []) rows.set(row, "same");
       return rows;

@@ -4,7 +4,21 @@ import { make } from "../dom";
 
 export const ROW_HEIGHT = 18; // px; must equal .wb-row's height in style.css
 const MARGIN = 8; // rows kept above and below the visible ones
+const MARGIN_AFTER = 150; // ms after which rows that were revealed get their margin
 const UNSEEN_HEIGHT = 400; // px, before the first layout
+
+/** Scroll offsets to be set once all panes have changed: each setting lays out what changed before. */
+const waiting = new Map<HTMLElement, number>();
+
+function scrollSoon(scroller: HTMLElement, top: number): void {
+  if (waiting.size === 0) {
+    queueMicrotask(() => {
+      for (const [element, offset] of waiting) element.scrollTop = offset;
+      waiting.clear();
+    });
+  }
+  waiting.set(scroller, top);
+}
 
 export interface RowList {
   readonly scroller: HTMLElement;
@@ -56,15 +70,16 @@ export function mountRows(
   let height = UNSEEN_HEIGHT;
   let top = 0;
   let left = 0; // of halves only: everything else scrolls by itself
+  let later: ReturnType<typeof setTimeout> | undefined;
   spacer.style.height = `${rows * ROW_HEIGHT}px`;
 
   const place = (): void => {
     visible.style.transform = `translate(${left}px, ${Math.max(0, first) * ROW_HEIGHT}px)`;
     if (halves) visible.style.setProperty("--wb-shift", `${-left}px`);
   };
-  const render = (): void => {
-    const from = Math.max(0, Math.floor(top / ROW_HEIGHT) - MARGIN);
-    const to = Math.min(rows - 1, Math.ceil((top + height) / ROW_HEIGHT) + MARGIN);
+  const render = (margin = MARGIN): void => {
+    const from = Math.max(0, Math.floor(top / ROW_HEIGHT) - margin);
+    const to = Math.min(rows - 1, Math.ceil((top + height) / ROW_HEIGHT) + margin);
     if (from === first && to === end) return;
     [first, end] = [from, to];
     const kept: HTMLElement[] = [];
@@ -87,10 +102,12 @@ export function mountRows(
       // Not scrollIntoView: that scrolls the notebook too.
       if (!list.inView(row)) {
         const most = Math.max(0, rows * ROW_HEIGHT - height);
-        top = Math.min(most, Math.max(0, row * ROW_HEIGHT - height / 3));
-        scroller.scrollTop = top;
+        top = Math.min(most, Math.max(0, Math.round(row * ROW_HEIGHT - height / 3)));
+        scrollSoon(scroller, top);
+        render(0); // what is seen is there at once
+        clearTimeout(later);
+        later = setTimeout(render, MARGIN_AFTER);
       }
-      render();
     },
     redraw() {
       shown.clear();
@@ -104,6 +121,7 @@ export function mountRows(
     },
   };
   const follow = (): void => {
+    if (!halves && scroller.scrollTop === top) return; // it came from here
     top = scroller.scrollTop;
     if (halves && left !== scroller.scrollLeft) {
       left = scroller.scrollLeft;
@@ -118,7 +136,10 @@ export function mountRows(
     onResize?.(height);
   });
   observer.observe(scroller); // its first call comes after the first layout
-  signal.addEventListener("abort", () => observer.disconnect());
+  signal.addEventListener("abort", () => {
+    observer.disconnect();
+    clearTimeout(later);
+  });
   render();
   return list;
 }

@@ -24,9 +24,34 @@ export function drawRuler(
   pen.clearRect(0, 0, WIDTH, height);
   for (const { colour, rows: hits } of marks) {
     pen.fillStyle = colour;
-    for (const [row, relation] of hits) {
-      pen.globalAlpha = relation === "same" ? 1 : 0.45;
-      pen.fillRect(0, (row / rows) * height, WIDTH, MARK);
+    for (const [strong, from, to] of runsOf(hits, height / rows, height)) {
+      pen.globalAlpha = strong ? 1 : 0.45;
+      pen.fillRect(0, from, WIDTH, to - from);
     }
   }
+}
+
+/**
+ * Pixels of a ruler that are alike, from the top: a thousand rows are a few runs.
+ * A mark covers MARK pixels from where its row is; where several meet, "same" is drawn.
+ */
+export function runsOf(
+  hits: Iterable<readonly [row: number, relation: Relation]>,
+  scale: number,
+  height: number,
+): [strong: boolean, from: number, to: number][] {
+  const pixels = new Uint8Array(Math.max(0, Math.ceil(height))); // 0 nothing, 1 kin, 2 same
+  for (const [row, relation] of hits) {
+    const from = Math.floor(row * scale);
+    const kind = relation === "same" ? 2 : 1;
+    for (let y = from; y < from + MARK; y++) if ((pixels[y] ?? kind) < kind) pixels[y] = kind;
+  }
+  const runs: [boolean, number, number][] = [];
+  pixels.forEach((kind, y) => {
+    if (kind === 0) return;
+    const last = runs.at(-1);
+    if (last && last[2] === y && last[0] === (kind === 2)) last[2] = y + 1;
+    else runs.push([kind === 2, y, y + 1]);
+  });
+  return runs;
 }
