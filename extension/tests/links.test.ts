@@ -104,3 +104,9 @@ test("a source row has the cell's line number, and SASS stands in narrow columns
     "/*0010*/ @!P0  EXIT ;",
   ]);
 });
+
+test("the rows of what is chosen are looked up once for all who ask", () => {
+  const links = invertLinks([stage("a", [[1], [2], [1]])], UNRELATED);
+  const family = links.family(new Set([1]));
+  expect(links.rowsOf("a", family)).toBe(links.rowsOf("a", family));
+});

@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { invertLinks } from "../src/links";
 import { mountStage, type StagePane } from "../src/panes/stage";
 import { createSelection, type Selection } from "../src/selection";
@@ -154,4 +154,26 @@ test("a huge stage shows its beginning until asked for all", () => {
   roots[0]!.querySelector<HTMLElement>(".wb-more")!.click();
   press(roots[0]!, "End");
   expect(marked(roots[0]!, "wb-current")).toEqual(["24999"]);
+});
+
+test("what a click reveals is there at once, the rows around it a little later", async () => {
+  vi.useFakeTimers();
+  try {
+    const ops: RowOps = Array.from({ length: 20_000 }, (_, row) => [row === 9_000 ? 1 : 2]);
+    const { roots } = mountAll(view("a", [[1]]), view("b", ops));
+    const before = [...roots[1]!.querySelectorAll("[data-row]")].length;
+    row(roots[0]!, 0).click();
+    expect(marked(roots[1]!, "wb-pin0")).toEqual(["9000"]);
+    expect(scroller(roots[1]!).scrollTop).toBe(0); // all panes change before one is laid out
+    await Promise.resolve();
+    expect(scroller(roots[1]!).scrollTop).toBe(Math.round(9_000 * 18 - 400 / 3));
+    const seen = roots[1]!.querySelectorAll("[data-row]").length;
+    expect(seen).toBeLessThanOrEqual(Math.ceil(400 / 18) + 2);
+    vi.runAllTimers();
+    const after = roots[1]!.querySelectorAll("[data-row]").length;
+    expect(after).toBeGreaterThan(seen);
+    expect(after).toBeLessThanOrEqual(before + 9);
+  } finally {
+    vi.useRealTimers();
+  }
 });

@@ -10,7 +10,7 @@ import { makeAddTrace, makePage, makeToollessTrace, makeTrace, makeWideTrace } f
 const out = path.resolve(process.argv[2]);
 mkdirSync(out, { recursive: true });
 const bundle = readFileSync(new URL("../../workbench/viewer/static/viewer.js", import.meta.url), "utf8");
-writeFileSync(path.join(out, "large.html"), makePage(bundle, [makeTrace()]));
+writeFileSync(path.join(out, "large.html"), makePage(bundle, [makeTrace({ sassRows: 20_000 })]));
 writeFileSync(path.join(out, "two.html"), makePage(bundle, [makeAddTrace(), makeToollessTrace()]));
 writeFileSync(path.join(out, "wide.html"), makePage(bundle, [makeWideTrace()]));
 
@@ -104,13 +104,34 @@ async function checkLarge(browser, colorScheme) {
   console.log(colorScheme, JSON.stringify({ painted: Math.round(painted) }));
   if (!page.dark) {
     // How fast it is, no theme changes.
+    const metrics = await countLayouts(page);
     const pin = await pinLatency(page);
+    const layouts = (await metrics()) / pin.clicks;
     const motion = await motionLatency(page);
-    console.log(JSON.stringify({ pin, motion }));
+    console.log(JSON.stringify({ pin, layouts, motion }));
     assert.ok(pin.clicks > 10);
+    // What made a click slow: a layout for each pane that scrolls, gradients over rows without a mark.
+    assert.ok(layouts <= 2, `${layouts} layouts a click`);
+    const drawn = await page
+      .locator(".wb-row:not([class*=wb-pin], [class*=wb-hover])")
+      .first()
+      .evaluate((row) => getComputedStyle(row).backgroundImage);
+    assert.match(drawn, /^none(, none)*$/);
     assert.ok(motion.rows < 300, `${motion.rows} rows exist; only visible ones may`);
   }
   await closeClean(page);
+}
+
+/** Start counting the page's layouts; returns what says how many there were. */
+async function countLayouts(page) {
+  const session = await page.context().newCDPSession(page);
+  await session.send("Performance.enable");
+  const count = async () => {
+    const { metrics } = await session.send("Performance.getMetrics");
+    return metrics.find(({ name }) => name === "LayoutCount").value;
+  };
+  const before = await count();
+  return async () => (await count()) - before;
 }
 
 /** Side by side, both halves can be seen, and the scroll bar moves the texts of both. */

@@ -1,5 +1,5 @@
-// A made-up trace of real sizes: those of a 29-line matmul, with 5,920 SASS rows standing for a large
-// kernel and 62 passes of 25 distinct texts. Only lengths and link density count.
+// A made-up trace of real sizes: those of a 29-line matmul, with 5,920 SASS rows (or more) standing for a
+// large kernel and 62 passes of 25 distinct texts. Only lengths and link density count.
 import { gzipSync } from "node:zlib";
 
 const SOURCE = `@kernel
@@ -54,7 +54,7 @@ const SHAPES = [
 ];
 
 /** Op i + 1 stands for source line i + 1; each stage has ops of its own, made from those. */
-export function makeTrace() {
+export function makeTrace({ sassRows = 5920 } = {}) {
   const strings = [];
   const index = new Map();
   const intern = (text) => {
@@ -78,7 +78,8 @@ export function makeTrace() {
       rows: Array.from({ length: 21 }, (_, i) => [i + 5, 1, [i + 6]]),
     },
   ];
-  for (const [id, lang, count, line] of SHAPES) {
+  for (const [id, lang, usual, line] of SHAPES) {
+    const count = id === "sass" ? sassRows : usual;
     const rows = [];
     for (let row = 0; row < count; ) {
       const length = Math.min(1 + below(Math.max(2, count / 90)), count - row);
@@ -130,7 +131,7 @@ export function makeTrace() {
     resources: {
       registers: 168, shared_bytes: 98304, dynamic_shared_bytes: 0, spill_store_bytes: 0, spill_load_bytes: 0,
       occupancy: { warps: 8, max: 64, limit: "registers" },
-      live: Array.from({ length: 5920 }, (_, row) => [row, 40 + Math.floor(120 * Math.sin((row / 5920) * Math.PI))]),
+      live: Array.from({ length: sassRows }, (_, row) => [row, 40 + Math.floor(120 * Math.sin((row / sassRows) * Math.PI))]),
     },
     runs: {
       launches: [{ t: 0, grid: [64, 64], device: "made-up device", milliseconds: 0.213, args: [{ name: "a_ptr", type: "*fp16", shape: [4096, 4096] }, { name: "M", type: "i32", value: 4096 }] }],
