@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+import torch
 
 from tests.bisect.asking import (
     ask_about_compiler,
@@ -11,11 +13,23 @@ from tests.bisect.asking import (
     names_line,
     names_pass_and_op,
 )
-from tests.bisect.compiler_faults import COMPILER_FAULTS, CompilerFault
+from tests.bisect.compiler_faults import (
+    COMPILER_FAULTS,
+    CompilerFault,
+    first_operand,
+    same_id,
+    target_pass,
+)
+from tests.bisect.kernels import GROUNDS, Ground
 from tests.bisect.source_faults import SOURCE_FAULTS, SourceFault
+from workbench.ir import parse_module
+from workbench.ir.rebuild import rebuild
 from workbench.magics import registry
 from workbench.magics.questioning import bisect
-from workbench.source import OptionError
+from workbench.questions.aligning import by_id, first_parting
+from workbench.questions.running import Bench
+from workbench.source import KernelError, OptionError
+from workbench.targets.nvidia import pipeline as nvidia_pipeline
 
 #: One in a rule, a pass for the CPU, a pass for a chip, a lowering, a loop's lowering.
 SOME_COMPILER = [COMPILER_FAULTS[n] for n in (0, 4, 5, 14, 18)]
@@ -67,3 +81,67 @@ def test_without_arguments_it_says_what_to_give():
     with pytest.raises(OptionError, match="what are the arguments of copy") as caught:
         bisect(copy)
     assert caught.value.code == "K110"
+
+
+#: Its offsets along k are needed in two layouts, and its products are of f32.
+ROUNDS = Ground(
+    """
+def rounds(a, b, o, N, B: tl.constexpr):
+    r = tl.arange(0, B)
+    total = tl.zeros((B, B), tl.float32)
+    for k in range(0, N, B):
+        kk = k + tl.arange(0, B)
+        x = tl.load(a + r[:, None] * N + kk[None, :], mask=(kk < N)[None, :], other=0.0)
+        y = tl.load(b + kk[:, None] * B + r[None, :], mask=(kk < N)[:, None], other=0.0)
+        total = tl.dot(x, y, total)
+    z = total - tl.sum(total, axis=1)[:, None] / B
+    tl.store(o + r[:, None] * B + r[None, :], tl.exp(z) - 1.0)
+""",
+    lambda: {
+        "a": torch.randn(16, 40) * 0.3, "b": torch.randn(40, 16) * 0.3, "o": torch.zeros(16, 16),
+        "want": lambda a, b: torch.exp((p := a @ b) - p.mean(1, keepdim=True)) - 1,
+    },
+    '--args a,b,o,40 --grid 1 --set B=16 --check "want(a, b)"',
+)  # fmt: skip
+
+
+def test_a_value_in_two_layouts_is_no_fault(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(GROUNDS, "rounds", ROUNDS)
+    plant = target_pass(nvidia_pipeline, "assign_layouts", first_operand("exp"))
+    fault = CompilerFault("rounds", "sm_90a", "assign-layouts", "tile.exp", plant)
+    answer, _ = ask_about_compiler(fault)
+    assert names_pass_and_op(fault, answer), answer.text
+
+
+def test_where_the_target_multiplies_exactly_a_change_that_helps_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setitem(GROUNDS, "rounds", ROUNDS)
+    fault = SourceFault("rounds", "(kk < N)[:, None]", "(kk < N - 1)[:, None]")
+    answer, _ = ask_about_source(fault, beside=False)
+    assert answer.rows[0].span.line == fault.line(), answer.text
+    assert "likely wrong" in answer.text
+
+
+def test_an_op_that_was_not_reached_is_named_by_what_became_of_it():
+    """A run that an error ended: products under way hold nothing yet, which says nothing."""
+    before = parse_module(
+        "kernel @k(%p: ptr<f32>) {\n"
+        "  %x = tile.load %p : f32\n"
+        "  %y = tile.ge [%x, %x] : i1\n"
+        "  %z = tile.cast %y {to = f32} : f32\n"
+        "  tile.store %p, %z\n"
+        "  tile.return\n"
+        "}"
+    )
+    after = rebuild(before, same_id("ge", "lt"))
+    bench = Bench({"p": np.ones(1, np.float32)}, ["p"])
+    right = bench.run(before, (1,), (0, 0, 0), keep=True)
+    wrong = bench.run(after, (1,), (0, 0, 0), keep=True)
+    wrong.events[1:] = []
+    wrong.error = KernelError("a deadlock")
+    found = first_parting(right, wrong, by_id(before, after))
+    assert found is not None
+    assert found.how == "kept"
+    assert found.wrong is not None
+    assert (found.op.name, found.wrong.op.name) == ("tile.ge", "tile.lt")

@@ -185,6 +185,20 @@ def test_a_result_called_as_something_that_the_kernel_names_is_shown(names):
     assert run_cell(ADD, f"{SEVEN} --grid 3 --target cpu", names).launches
 
 
+def test_as_replaces_results_and_nothing_else(names):
+    line = f"{SEVEN} --grid 3 --target interpreter --as r"
+    first = run_cell(ADD, line, names)
+    assert run_cell(ADD, line, names) is names["r"] is not first  # a cell may run again
+    out = names["out"]
+    with pytest.raises(OptionError, match="--as out would replace out, which") as caught:
+        run_cell(ADD, f"{SEVEN} --grid 3 --target interpreter --as out", names)
+    assert caught.value.code == "K123"
+    with pytest.raises(OptionError, match="--as r would replace r, which holds a value of type i"):
+        run_cell(f"r = 3\n{ADD}", line, names)
+    assert names["out"] is out
+    assert names["r"] == 3
+
+
 def test_make_that_forgets_an_argument_is_k115(names):
     cell = "def make(n):\n    return dict(x_ptr=x, n=n)\n" + ADD
     with pytest.raises(OptionError, match="--make returned no value for 'y_ptr'") as caught:

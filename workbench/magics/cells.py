@@ -24,6 +24,7 @@ from workbench.launch.guarded import remarks
 from workbench.magics import registry
 from workbench.magics.body import Body, device_functions, execute, last_entry
 from workbench.magics.grammar import Origin, parse, split_cell
+from workbench.magics.naming import refuse_replacing
 from workbench.magics.options import Request
 from workbench.magics.planning import make_plan
 from workbench.magics.values import OFFERED
@@ -81,6 +82,7 @@ def _run_cell(
             "--guard and --no-guard contradict each other", request.place("no_guard"), code="K135",
             hint="give one of them",
         )  # fmt: skip
+    refuse_replacing(request, namespace)
     said = True if request.guard else False if request.no_guard else None
     watched = watched_launches()
     launches: list[LaunchRecord] = []
@@ -99,6 +101,7 @@ def _run_cell(
             f"--as {request.bind} would hide the kernel {request.bind}", request.place("bind"),
             code="K123", hint=f"choose another name; without --as it is {request.bind}.results[-1]",
         )  # fmt: skip
+    refuse_replacing(request, namespace)  # the body may have bound the name
     entry = _entry(request, kernels, body, file)
     try:
         result = _run(entry, request, namespace, launches)

@@ -26,6 +26,7 @@ from workbench.bench.subject import Subject
 from workbench.interpreter import run_module
 from workbench.magics import registry, variants
 from workbench.magics.grammar import Origin, parse, split_cell
+from workbench.magics.naming import refuse_replacing
 from workbench.magics.options import Request
 from workbench.magics.plain import heading, plain
 from workbench.magics.planning import make_plan
@@ -101,6 +102,7 @@ def run_override(
     request = parse("override", options, namespace, Origin(file, 1, 12))
     if len(request.names) < 2:
         raise OptionError("override needs a kernel and a stage", code="K103", hint=_HINT)
+    refuse_replacing(request, namespace)
     compiled, result = _named(request, namespace)
     override = Override(request.names[1], body.rstrip() + "\n", file, taken + 1)
     found = compare_override(result, compiled, override, request, namespace)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from workbench.ir import Block, Module, Op, element_of, shape_of
+from workbench.ir import Block, Module, Op, Pointer, Scalar, Tile, Value, element_of, shape_of
 from workbench.ops import Load, Store
 from workbench.ops.control import For, If, While, Yield
 from workbench.questions.running import Event, Run, differing
@@ -32,7 +32,8 @@ class Parting:
     `right` and `wrong` are the events that differ, None where an op stands on one side only.
     `how`: "value" (the op gives something else), "operand" (it reads something else), "gone" (it
     is not there any more), "rounds" (it runs more or less often). `tiles` are the right and the
-    wrong tile, `where` says where they differ.
+    wrong tile, `where` says where they differ. "kept" is an op that the pass gave another name
+    and that the wrong run, which an error ended, did not reach.
     """
 
     right: Event | None
@@ -154,24 +155,43 @@ class _Search:
     def __init__(self, right: Run, wrong: Run, pairs: Pairs, versions: bool) -> None:
         self.versions = versions
         self.right, self.wrong, self.pairs = right, wrong, pairs
-        self.counterparts: dict[int, Event] = {}  # right event -> wrong one
+        self.counterparts: dict[int, list[Event]] = defaultdict(list)  # right event -> wrong ones
         self.back: dict[int, Event] = {}  # wrong event -> right one
         self.uneven: list[Op] = []
-        rounds: dict[Op, tuple[list[Event], list[Event]]] = defaultdict(lambda: ([], []))
+        rounds: dict[Op, list[Event]] = defaultdict(list)
+        copies: dict[Op, list[Event]] = defaultdict(list)  # of each wrong op
         for event in right.events:
-            rounds[event.op][0].append(event)
+            rounds[event.op].append(event)
         for event in wrong.events:
             if event.op in pairs:
-                rounds[pairs[event.op]][1].append(event)
-        for op, (ones, others) in rounds.items():
+                copies[event.op].append(event)
+        of_op: dict[Op, list[list[Event]]] = defaultdict(list)
+        for op, events in copies.items():
+            of_op[pairs[op]].append(events)
+        for op in dict.fromkeys((*rounds, *of_op)):
+            self._beside(op, rounds[op], of_op[op])
+
+    def _beside(self, op: Op, ones: list[Event], copies: list[list[Event]]) -> None:
+        """Put the rounds of an op beside those of its copies.
+
+        Copies run as often as the op does, each (a value in two layouts), or share its rounds
+        among them (those in front of a loop and those in it).
+        """
+        whole = [others for others in copies if len(others) == len(ones)]
+        if not whole:
+            whole = [sorted((e for others in copies for e in others), key=lambda e: e.number)]
+        for others in whole:
             if len(ones) != len(others):
                 self.uneven.append(op)
             # Loops that end early agree until they do.
             for one, other in zip(ones, others, strict=False):
-                self.counterparts[one.number] = other
+                self.counterparts[one.number].append(other)
                 self.back[other.number] = one
 
     def find(self) -> Parting | None:
+        ended = self.wrong.error is not None and not self.versions
+        if ended and (kept := self._renamed()) is not None:
+            return kept
         concerned = self._concerned()
         for within in (concerned, None):
             for event in self.right.events:
@@ -180,6 +200,20 @@ class _Search:
                 found = self._parted(event)
                 if found is not None:
                     return self._origin(found)
+        return None
+
+    def _renamed(self) -> Parting | None:
+        """Return the first op under one id that is another op after the pass, and did not run."""
+        ran = {event.op for event in self.wrong.events}
+        renamed = {
+            one: other
+            for other, one in self.pairs.items()
+            if one.id == other.id and one.name != other.name and other not in ran
+        }
+        for event in self.right.events if renamed else ():
+            other = renamed.get(event.op)
+            if other is not None:
+                return Parting(event, Event(-1, other, 0, (), (), ()), "kept")
         return None
 
     def _concerned(self) -> set[int]:
@@ -211,14 +245,22 @@ class _Search:
 
     def _parted(self, event: Event) -> Parting | None:
         """Say how an event of the right run differs from its counterpart, None if it does not."""
-        other = self.counterparts.get(event.number)
-        if other is None:
+        others = self.counterparts.get(event.number, [])
+        if not others:
             gone = event.op.writes_memory and event.op not in self.pairs.values()
             fewer = event.op.writes_memory and event.op in self.uneven
             return Parting(event, None, "gone" if gone else "rounds") if gone or fewer else None
+        found = (self._parted_from(event, other) for other in others)
+        return next((parting for parting in found if parting is not None), None)
+
+    def _parted_from(self, event: Event, other: Event) -> Parting | None:
+        if self.wrong.error is not None and any(e.later for e in other.op.own_effects()):
+            return None  # it was under way when the run ended, and holds nothing yet
         for mine, theirs, value in zip(
             event.results, other.results, event.op.results, strict=False
         ):
+            if not _is_number(value):
+                continue
             where = differing(mine, theirs, str(element_of(value.type)))
             if where.any():
                 return Parting(event, other, "value", (mine, theirs), where)
@@ -234,6 +276,8 @@ class _Search:
             if isinstance(event.op, For) and place >= 3:
                 break
             value = event.op.operands[place]
+            if not _is_number(value):
+                continue
             where = differing(mine, theirs, str(element_of(value.type)))
             if live is not None and place < 2 and np.shape(live) == where.shape:
                 where = where & np.asarray(live)
@@ -270,6 +314,8 @@ class _Search:
         for place, (mine, theirs) in enumerate(zip(right.inputs, wrong.inputs, strict=True)):
             if isinstance(right.op, For) and place >= 3:
                 return None
+            if not _is_number(right.op.operands[place]):
+                continue
             where = differing(mine, theirs, str(element_of(right.op.operands[place].type)))
             access = isinstance(right.op, Load | Store) and place > 0
             if where.any() and not (access and not _matters(right, wrong, where)):
@@ -285,7 +331,7 @@ class _Search:
         if one < 0 or other < 0:
             return None
         a, b = self.right.events[one], self.wrong.events[other]
-        if self.counterparts.get(one) is b:
+        if any(b is known for known in self.counterparts.get(one, ())):
             return Parting(a, b, "again", tiles, where)
         if b.number in self.back:  # made elsewhere in the right run, too: it reads another
             if a.op is self.pairs.get(b.op):
@@ -294,6 +340,11 @@ class _Search:
             if (self.versions and not carried) or a.op in self.pairs.values():
                 return None
         return Parting(a, b, "value", tiles, where)
+
+
+def _is_number(value: Value) -> bool:
+    """Whether a value is what it holds: which buffer or barrier one is says nothing."""
+    return isinstance(value.type, Scalar | Pointer | Tile)
 
 
 def _matters(right: Event, wrong: Event, where: np.ndarray[Any, Any]) -> bool:

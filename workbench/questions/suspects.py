@@ -3,7 +3,7 @@
 Each op of the slice is changed a little (another comparison, swapped operands, a number one off,
 another argument of the same type, no mask), the program is run again, and what it stores is
 compared with the reference. A line where a change helps comes first; the others stay in the order
-of the slice, with lines whose values are odd (NaN, masked off) before plain ones.
+of the slice.
 """
 
 from __future__ import annotations

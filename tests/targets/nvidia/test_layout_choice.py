@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -194,6 +195,8 @@ def test_a_decision_leaves_a_remark_with_its_cost_and_the_next_best():
     assign_layouts(ready(configuration.module()), remarks, SM_80)
     texts = [remark.text for remark in remarks.items]
     assert any("cycles here, the next best of" in text for text in texts), texts
+    numbers = [[int(n) for n in re.findall(r"\d+(?= cycles)|(?<=takes )\d+", t)] for t in texts]
+    assert all(len(set(found)) == len(found) for found in numbers), "a tie decides nothing"
 
 
 def test_a_load_of_one_axis_is_not_converted_beside_what_is_made_of_it():

@@ -45,6 +45,8 @@ def _explain(graph: LayoutGraph, chosen: list[LinearLayout], remarks: Remarks) -
             continue
         costs = {c: sum(cost(c) for cost in node.costs) for c in node.candidates}
         others = sorted(cost for c, cost in costs.items() if c != layout)
+        if round(others[0]) == round(costs[layout]):
+            continue  # several are as good: nothing was decided here
         remarks.note(
             node.op,
             f"layout {layout.kind or 'chosen'}: {costs[layout]:.0f} cycles here, "
