@@ -11,6 +11,7 @@ from workbench.bench.binding import Binder
 from workbench.bench.plan import Plan
 from workbench.bench.results import KernelResult
 from workbench.bench.subject import Subject
+from workbench.interrupts import imported
 from workbench.magics import registry, variants
 from workbench.magics.options import Request
 from workbench.magics.plain import plain
@@ -19,7 +20,6 @@ from workbench.magics.texts import Shown
 from workbench.questions.answers import Answer
 from workbench.questions.beside import beside
 from workbench.questions.comparing import Difference, difference, label, stage_diff
-from workbench.questions.first_wrong import find_first_wrong
 from workbench.questions.following import Way
 from workbench.questions.following import follow as way_of
 from workbench.questions.live import live_where_most
@@ -62,7 +62,8 @@ def bisect(
         right, right_known = kernel_of(other, names)
         beside = _subject(right, _same_launch(plan, right_known, entry, right))
     reference = plan.reference
-    return find_first_wrong(
+    first_wrong = imported("workbench.questions.first_wrong")  # nobody else needs it
+    return first_wrong.find_first_wrong(
         subject, reference, plan.reference_text, other=beside, rtol=plan.rtol, atol=plan.atol
     )
 

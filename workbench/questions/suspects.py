@@ -9,7 +9,6 @@ of the slice.
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -33,10 +32,11 @@ from workbench.ops import (
 )
 from workbench.ops.control import For
 from workbench.questions.replay import Replay, UnknownError
-from workbench.questions.running import Bench, Program, Run
+from workbench.questions.running import Bench, Program, Run, clock
 from workbench.questions.slicing import Line
 from workbench.source import KernelError
 
+#: Of the processor, that changes are tried for.
 SECONDS = 5.0
 #: After one was found, so long for others: there may be several ways to mend it.
 SECONDS_MORE = 1.5
@@ -70,16 +70,16 @@ def ranked(
 ) -> tuple[list[Line], dict[int, str], list[str]]:
     """Return the lines, the likeliest first, remarks by line (its `id`), and sentences."""
     helped: dict[int, str] = {}
-    end = time.monotonic() + seconds
+    end = clock() + seconds
     replay = Replay(bench, module, grid, program, run)
     for line, op, (words, change) in _attempts(module, lines, numbers):
-        if time.monotonic() > end or len(helped) >= MOST_FOUND:
+        if clock() > end or len(helped) >= MOST_FOUND:
             break
         if id(line) in helped:
             continue
         if _helps(bench, module, grid, program, op, change, judge, replay, end):
             helped[id(line)] = words
-            end = min(end, time.monotonic() + SECONDS_MORE)
+            end = min(end, clock() + SECONDS_MORE)
     remarks = {key: f"with {words} here, all that the program stores would be right"
                for key, words in helped.items()}  # fmt: skip
     first = [line for key in helped for line in lines if id(line) == key]
