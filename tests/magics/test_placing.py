@@ -11,6 +11,7 @@ import workbench as wb
 from tests.magics.sources import PRODUCT
 from workbench.magics import placing, registry, schedules
 from workbench.magics.cells import default_names
+from workbench.magics.drawing import grid_svg, grid_text
 from workbench.magics.options import Request
 from workbench.source import OptionError
 
@@ -130,7 +131,8 @@ def copy(x, out, n, B: tl.constexpr):
     assert sorted("masked" in row for row in loads) == [False, True]
     drawn = placing.layouts("copy", "v")
     assert "\n  element     0-3 w0 l0" in drawn
-    assert "(the first 32 of 512)" in drawn
+    assert "  128 w1 l0  256 w2 l0  384 w3 l0\n" in drawn, "each warp is seen"
+    assert "(0-28, 128, 256 and 384 of 512)" in drawn
 
 
 @pytest.mark.parametrize(
@@ -185,3 +187,22 @@ def test_a_kernel_without_a_pipelined_loop_has_no_schedule():
     with pytest.raises(OptionError, match="plain for sm_80 has no pipelined loop") as raised:
         schedules.schedule("plain")
     assert raised.value.code == "K151"
+
+
+def test_rows_where_another_warp_begins_are_drawn():
+    def by_warp(row: int, column: int) -> tuple[str, int]:
+        warp = row // 16 ^ column // 64 * 4
+        return f"w{warp}", warp
+
+    text = grid_text((64, 128), by_warp)
+    assert text.splitlines() == [
+        "  row 0-12    0-30 w0  64 w4",
+        "  row 16      0-30 w1  64 w5",
+        "  row 32      0-30 w2  64 w6",
+        "  row 48      0-30 w3  64 w7",
+        "  (0-12, 16, 32 and 48 of 64 rows; 0-30 and 64 of 128 columns)",
+    ]
+    svg = grid_svg((64, 128), by_warp, "a tile")
+    assert all(f">{word}</text>" in svg for word in ("w0", "w1", "w2", "w3", "48"))
+    plain = grid_text((64, 4), lambda row, column: ("x", 0))
+    assert plain.splitlines()[-1] == "  (the first 16 of 64 rows)"

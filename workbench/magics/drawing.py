@@ -53,42 +53,78 @@ def grid_text(
     cell, of a part of a tile.
     """
     top, left = start
+    rows, columns = _telling(shape, cell)
+    texts: list[tuple[int, str]] = []
+    for row in rows:
+        runs = _runs(columns, [cell(row, column)[0] for column in columns])
+        texts.append(
+            (row, "  ".join(f"{_range(a + left, b + left)} {word}" for a, b, word in runs))
+        )
     if shape[0] == 1:
-        count = min(shape[1], COLUMNS)
-        words = _runs([cell(0, column)[0] for column in range(count)])
-        text = "  ".join(f"{_range(a + left, b + left)} {word}" for a, b, word in words)
-        more = [f"  (the first {count:,} of {shape[1]:,})"] * (count < shape[1])
-        return "\n".join([f"  {alone:<11} {text}", *more])
-    rows, columns = min(shape[0], ROWS), min(shape[1], COLUMNS)
-    lines: list[str] = []
-    last, first = "", 0
-    for row in range(rows):
-        words = _runs([cell(row, column)[0] for column in range(columns)])
-        text = "  ".join(f"{_range(a + left, b + left)} {word}" for a, b, word in words)
-        if text != last:
-            lines += _lines(top + first, top + row, last)
-            last, first = text, row
-    lines += _lines(top + first, top + rows, last)
-    if shape != (rows, columns):
-        lines.append(f"  (the first {rows} × {columns} of {shape[0]} × {shape[1]})")
-    return "\n".join(lines)
+        more = [f"  ({_drawn(columns, shape[1], left)})"] * (len(columns) < shape[1])
+        return "\n".join([f"  {alone:<11} {texts[0][1]}", *more])
+    lines = [
+        f"  row {_range(a + top, b + top):<7} {text}"
+        for a, b, text in _runs([row for row, _ in texts], [text for _, text in texts])
+    ]
+    more = [
+        _drawn(drawn, count, begin, f" {what}")
+        for what, drawn, count, begin in (
+            ("rows", rows, shape[0], top), ("columns", columns, shape[1], left)
+        )
+        if len(drawn) < count
+    ]  # fmt: skip
+    return "\n".join([*lines, *([f"  ({'; '.join(more)})"] if more else [])])
 
 
-def _lines(first: int, end: int, text: str) -> list[str]:
-    return [f"  row {_range(first, end - 1):<7} {text}"] if text else []
+def _telling(shape: tuple[int, int], cell: Cell) -> tuple[list[int], list[int]]:
+    """Return which rows and columns are drawn: all, or the first and those that bring new colours.
+
+    Where a place is told by the XOR of what row and column contribute, as in a layout, one column
+    says which colours a row brings.
+    """
+    return (
+        _chosen(shape[0], ROWS, lambda row: cell(row, 0)[1]),
+        _chosen(shape[1], COLUMNS, lambda column: cell(0, column)[1]),
+    )
+
+
+def _chosen(count: int, most: int, colour: Callable[[int], int]) -> list[int]:
+    if count <= most:
+        return list(range(count))
+    found = dict.fromkeys(range(most // 2))
+    known = {colour(number) for number in found}
+    for number in range(most // 2, count):
+        if len(found) < most and colour(number) not in known:
+            known.add(colour(number))
+            found[number] = None
+    for number in range(count):
+        if len(found) < most:
+            found[number] = None
+    return sorted(found)
+
+
+def _drawn(numbers: Sequence[int], count: int, start: int, what: str = "") -> str:
+    """Say which of many are drawn: "the first 16 of 64 rows", "0-12, 16, 32 and 48 of 64 rows"."""
+    *ranges, last = (
+        _range(a + start, b + start) for a, b, _ in _runs(numbers, [""] * len(numbers))
+    )
+    said = f"{', '.join(ranges)} and {last}" if ranges else f"the first {len(numbers):,}"
+    return f"{said} of {count:,}{what}"
 
 
 def _range(first: int, last: int) -> str:
     return str(first) if first == last else f"{first}-{last}"
 
 
-def _runs(words: Sequence[str]) -> list[tuple[int, int, str]]:
+def _runs(numbers: Sequence[int], words: Sequence[str]) -> list[tuple[int, int, str]]:
+    """Return the runs of numbers that follow each other and have one word."""
     found: list[tuple[int, int, str]] = []
-    for column, word in enumerate(words):
-        if found and found[-1][2] == word:
-            found[-1] = (found[-1][0], column, word)
+    for number, word in zip(numbers, words, strict=True):
+        if found and found[-1][1:] == (number - 1, word):
+            found[-1] = (found[-1][0], number, word)
         else:
-            found.append((column, column, word))
+            found.append((number, number, word))
     return found
 
 
@@ -96,12 +132,14 @@ def grid_svg(
     shape: tuple[int, int], cell: Cell, title: str, start: tuple[int, int] = (0, 0)
 ) -> str:
     """Return a grid as SVG: a box for each run of cells with one word; `start` as of a text."""
-    rows, columns = min(shape[0], ROWS), min(shape[1], COLUMNS)
+    shown = _telling(shape, cell)
+    rows, columns = map(len, shown)
+    at = {column: place for place, column in enumerate(shown[1])}
     boxes: list[tuple[int, int, int, str, int]] = []
-    for row in range(rows):
-        cells = [cell(row, column) for column in range(columns)]
-        for first, last, word in _runs([word for word, _ in cells]):
-            boxes.append((row, first, last, word, cells[first][1]))
+    for place, row in enumerate(shown[0]):
+        cells = [cell(row, column) for column in shown[1]]
+        for first, last, word in _runs(shown[1], [word for word, _ in cells]):
+            boxes.append((place, at[first], at[last], word, cells[at[first]][1]))
     # Narrow runs need room for their words.
     each = max((-(-(6 * len(word) + 6) // (b - a + 1)) for _, a, b, word, _ in boxes), default=8)
     wide, high = max(8, min(each, 48)), 16
@@ -127,12 +165,25 @@ def grid_svg(
             parts.append(f'<text x="{left + first * wide + 3}" y="{top + row * high + 12}">'
                          f"{escape(word)}</text>")  # fmt: skip
     parts += [
-        f'<text x="2" y="{top + row * high + 12}">{row + start[0]}</text>' for row in range(rows)
+        f'<text x="2" y="{top + place * high + 12}">{row + start[0]}</text>'
+        for place, row in enumerate(shown[0])
+    ]
+    parts += [  # a line where rows or columns are left out
+        f'<path stroke="#24292f" stroke-width="1.5" d="M{left} {top + place * high}'
+        f'h{columns * wide}"/>'
+        for place in range(1, rows)
+        if shown[0][place] != shown[0][place - 1] + 1
+    ]
+    parts += [
+        f'<path stroke="#24292f" stroke-width="1.5" d="M{left + place * wide} {top}'
+        f'v{rows * high}"/>'
+        for place in range(1, columns)
+        if shown[1][place] != shown[1][place - 1] + 1
     ]
     step = max(1, columns // 8)
     parts += [
-        f'<text x="{left + column * wide + 2}" y="12">{column + start[1]}</text>'
-        for column in range(0, columns, step)
+        f'<text x="{left + place * wide + 2}" y="12">{shown[1][place] + start[1]}</text>'
+        for place in range(0, columns, step)
     ]
     return "".join([*parts, "</g></svg>"])
 
