@@ -13,6 +13,7 @@ from workbench.bench import phases
 from workbench.magics import progress
 from workbench.magics.cells import run_cell
 from workbench.magics.progress import StatusLine, showing_progress
+from workbench.questions.whatif import Square, WhatIf
 from workbench.tuning.configs import Config
 from workbench.tuning.search import Row
 
@@ -155,3 +156,25 @@ def test_the_clock_beside_a_search_runs_between_reports(monkeypatch):
     assert seen.wait(30), "nobody wrote again"
     table.end()
     assert "compiling: 0 of 1 in 1." in shown[0]
+
+
+def test_the_first_square_that_is_compiled_is_shown_at_once(monkeypatch):
+    shown = []
+
+    class Handle:
+        def update(self, bundle, *, raw):
+            shown.append(bundle)
+
+    def displayed(bundle, *, raw, display_id):
+        shown.append(bundle)
+        return Handle()
+
+    monkeypatch.setattr(progress, "display", displayed)
+    live = progress.LiveMap()
+    known = Square((1,), state="failed", reason="no")
+    found = WhatIf("twice", "sm_90a", ("BLOCK",), ((1, 2),), squares=[known, Square((2,))])
+    live(found)
+    assert shown == [], "what is known already comes in full"
+    known.seconds = 0.1
+    live(found)
+    assert len(shown) == 1

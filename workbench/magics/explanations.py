@@ -127,8 +127,9 @@ EXPLANATIONS: dict[str, Explanation] = {
         "panes are source ast tile gpu llvm ptx sass asm.",
     ),
     "K123": _entry(
-        "--as was given something that cannot be a variable.", "%%kernel add --as 3x",
-        "give a Python identifier.",
+        "--as was given something that cannot be a variable, or that is one already.",
+        "%%kernel add --as 3x",
+        "give a Python identifier that holds nothing, or an earlier result.",
     ),
     "K124": _entry(
         "--args and --make both say what the arguments are.",

@@ -105,7 +105,11 @@ class LiveMap:
 
     def __call__(self, found: WhatIf) -> None:
         """Show how far the map is."""
-        if found.seconds < QUIET_SECONDS or time.monotonic() - self._shown < MAP_SECONDS:
+        # What is known comes at once and in full; the first square that is compiled is shown.
+        known = not any(square.seconds for square in found.squares)
+        if (
+            known and found.seconds < QUIET_SECONDS
+        ) or time.monotonic() - self._shown < MAP_SECONDS:
             return
         if self._handle is None:
             self._handle = display(bundle(found), raw=True, display_id=True)
