@@ -146,3 +146,12 @@ def test_many_programs_are_not_interpreted(of_a_gpu, monkeypatch):
     found = of_gpu_ir(of_a_gpu, "[%x, %y]", "[%y, %x]")
     said = "not launched: no CUDA device, and 4 programs are many for the interpreter"
     assert ("run", said, "") in found.rows
+
+
+def test_as_replaces_an_earlier_edit_and_nothing_else(names):
+    first = edit(names, "tile", "[%x, %y]", "[%y, %x]", "--as edited")
+    assert edit(names, "tile", "[%x, %y]", "[%y, %x]", "--as edited") is names["edited"]
+    assert names["edited"] is not first
+    with pytest.raises(OptionError, match="--as out would replace out") as caught:
+        edit(names, "tile", "[%x, %y]", "[%y, %x]", "--as out")
+    assert caught.value.code == "K123"

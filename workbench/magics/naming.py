@@ -12,13 +12,11 @@ from workbench.source import OptionError
 
 def refuse_replacing(request: Request, namespace: Mapping[str, Any]) -> None:
     """Refuse a name for `--as` that holds something else than a result: that would be lost."""
-    from workbench.magics.overriding import OverrideResult
-
     name = request.bind
     if name is None or name not in namespace:
         return
     held = namespace[name]
-    if not isinstance(held, KernelResult | OverrideResult):
+    if not isinstance(held, KernelResult):
         raise OptionError(
             f"--as {name} would replace {name}, which holds a value of type {type(held).__name__}",
             request.place("bind"), code="K123",
