@@ -26,6 +26,7 @@ from workbench.ir import parse_module
 from workbench.ir.rebuild import rebuild
 from workbench.magics import registry
 from workbench.magics.questioning import bisect
+from workbench.questions import suspects
 from workbench.questions.aligning import by_id, first_parting
 from workbench.questions.running import Bench
 from workbench.source import KernelError, OptionError
@@ -117,10 +118,35 @@ def test_where_the_target_multiplies_exactly_a_change_that_helps_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setitem(GROUNDS, "rounds", ROUNDS)
+    monkeypatch.setattr(suspects, "SECONDS_MORE", 0.0)
     fault = SourceFault("rounds", "(kk < N)[:, None]", "(kk < N - 1)[:, None]")
     answer, _ = ask_about_source(fault, beside=False)
     assert answer.rows[0].span.line == fault.line(), answer.text
     assert "likely wrong" in answer.text
+
+
+ADVANCED = Ground(
+    """
+def advanced(x, o, N, stride, B: tl.constexpr):
+    p = x + tl.arange(0, B) * stride
+    total = tl.zeros((B,), tl.float32)
+    for k in range(0, N, B):
+        total += tl.load(p)
+        p += B * stride
+    tl.store(o + tl.arange(0, B), total)
+""",
+    lambda: {"x": torch.randn(128), "o": torch.zeros(16)},
+    '--args x,o,64,2 --grid 1 --set B=16 --check "x[::2].reshape(4, 16).sum(0)"',
+)
+
+
+def test_a_step_that_forgets_the_size_of_a_block_is_found(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(GROUNDS, "advanced", ADVANCED)
+    monkeypatch.setattr(suspects, "SECONDS_MORE", 0.0)
+    fault = SourceFault("advanced", "p += B * stride", "p += stride")
+    answer, _ = ask_about_source(fault, beside=False)
+    assert answer.rows[0].span.line == fault.line(), answer.text
+    assert "with 'stride * 16' all that" in answer.text
 
 
 def test_an_op_that_was_not_reached_is_named_by_what_became_of_it():

@@ -16,6 +16,7 @@ from workbench.ir import Block, Module, Op, Scalar, Value, element_of, shape_of
 from workbench.ir.build import Builder
 from workbench.ir.rebuild import Replacement, rebuild
 from workbench.ops import (
+    AddPointer,
     Cast,
     Constant,
     Dot,
@@ -329,6 +330,22 @@ def _with_factor(near: _Nearby, place: int, value: Value, other: Value, function
     )
 
 
+def _advanced(near: _Nearby, op: Op) -> Iterator[Change]:
+    """Pointers that a loop moves on by a step, where it should be by so many of them."""
+    if not isinstance(op, AddPointer) or op.pointer.op is not None:
+        return
+    step = op.offset.op
+    said = near.name(step.source if isinstance(step, Splat) else op.offset)
+    if isinstance(step, Constant):
+        said = str(step.value)
+    for number in dict.fromkeys(n for n in near.numbers if n > 1):
+        yield f"'{said} * {number}'", lambda o, b, n=number: _with(o, 1, _times(o.offset, n, b))
+
+
+def _times(value: Value, number: int, builder: Builder) -> Value:
+    return builder.add(Elementwise("mul", (value, builder.add(Constant(number, value.type)))))
+
+
 def _carried(near: _Nearby, op: Op) -> Iterator[Change]:
     """A sum over rounds that does not add to what the rounds before gave."""
     if not isinstance(op, Reduce | Load | Elementwise | Dot) or len(op.results) != 1:
@@ -347,7 +364,8 @@ def _combined_with(value: Value, builder: Builder, other: Value, function: str) 
     return builder.add(Elementwise(function, (value, other)))
 
 
-#: Kinds of changes, and how much less likely each is than the first.
+#: Kinds of changes, and how much less likely each is than the nearest; few are tried before those.
 _KINDS = (
-    (0, _nearest), (1, _dropped), (1, _carried), (1, _operands), (1, _wrapped), (1, _bounds),
+    (-1, _advanced), (0, _nearest), (1, _dropped), (1, _carried), (1, _operands), (1, _wrapped),
+    (1, _bounds),
 )  # fmt: skip
