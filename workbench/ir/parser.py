@@ -36,6 +36,8 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _FACTS = ("divisible", "low", "high", "noalias")
+_BLANKS = re.compile(r"\s*")
+_ATTRIBUTES = re.compile(r"\s*\{\s*[A-Za-z_]\w*\s*=[^=]")
 _COMMENT = re.compile(r"\s*//[^\n]*")
 _SHAPED = re.compile(r"\s*(?P<dims>(?:\d+x)*)")
 
@@ -54,6 +56,10 @@ class _Parser:
         self.at = 0
         #: Where the token that was read last begins.
         self.began = 0
+        #: What follows where the text was looked at last: that place, kind, word, and where it ends.
+        self.ahead = (-1, "", "", 0)
+        #: Where the row that was asked for last begins, and its number.
+        self.row = (0, 1)
         self.alias: dict[str, LinearLayout] = {}
         self.values: dict[str, Value] = {}
         self.builder = Builder(first_id)
@@ -73,9 +79,12 @@ class _Parser:
 
     def skip(self, at: int) -> int:
         """Return where the text goes on after blanks."""
-        return len(self.text) - len(self.text[at:].lstrip())
+        blanks = _BLANKS.match(self.text, at)
+        return at if blanks is None else blanks.end()
 
     def peek(self) -> tuple[str, str]:
+        if self.ahead[0] == self.at:
+            return self.ahead[1:3]
         while True:
             match = _TOKEN.match(self.text, self.at)
             if match is None:
@@ -86,13 +95,12 @@ class _Parser:
                 self.at = comment.end()
                 continue
             kind = match.lastgroup or "end"
-            return kind, match.group(kind)
+            self.ahead = self.at, kind, match.group(kind), match.end()
+            return self.ahead[1:3]
 
     def next(self) -> tuple[str, str]:
         kind, word = self.peek()
-        match = _TOKEN.match(self.text, self.at)
-        assert match is not None
-        self.at = match.end()
+        self.at = self.ahead[3]
         self.began = self.at - len(word)
         return kind, word
 
@@ -104,7 +112,8 @@ class _Parser:
         return word
 
     def accept(self, word: str) -> bool:
-        if self.peek()[1] == word and self.peek()[0] != "string":
+        kind, found = self.peek()
+        if found == word and kind != "string":
             self.next()
             return True
         return False
@@ -235,7 +244,7 @@ class _Parser:
     def attributes(self) -> dict[str, Any]:
         """Read `{name = value, ...}` if the next brace opens one, not a region."""
         found: dict[str, Any] = {}
-        if not re.compile(r"\s*\{\s*[A-Za-z_]\w*\s*=[^=]").match(self.text, self.at):
+        if not _ATTRIBUTES.match(self.text, self.at):
             return found
         self.expect("{")
         while not self.accept("}"):
@@ -305,7 +314,7 @@ class _Parser:
         # An op's id is given out when its text begins, so that ids follow program order.
         own_id = self.builder.next_id
         self.builder.next_id += 1
-        start = self.at + len(self.text[self.at :]) - len(self.text[self.at :].lstrip())
+        start = self.skip(self.at)
         names: list[str] = []
         while self.peek()[0] == "value":
             names.append(self.next()[1])
@@ -370,8 +379,11 @@ class _Parser:
 
     def row_span(self, start: int) -> Span:
         """Return the span from `start` to the end of its row."""
-        line = self.text.count("\n", 0, start) + 1
-        column = start - (self.text.rfind("\n", 0, start) + 1) + 1
+        first = self.text.rfind("\n", 0, start) + 1
+        column = start - first + 1
+        counted, row = self.row if self.row[0] <= first else (0, 1)
+        line = row + self.text.count("\n", counted, first)
+        self.row = first, line
         end = self.text.find("\n", start)
         width = (end if end >= 0 else len(self.text)) - start
         return Span(self.file, line, column, line, column + width)
