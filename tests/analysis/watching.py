@@ -149,7 +149,7 @@ def check_forms(facts: Affine, frame: Watched, value: Value, array: Array) -> No
     divisor = facts.divisor(form)
     assert not np.any(held % divisor), f"{value!r} = {form}: {divisor} does not divide {held}"
     for axis, extent in enumerate(shape):
-        check_run(facts, form, np.moveaxis(held, axis, -1), axis, extent, f"{value!r} = {form}")
+        check_run(facts, form, np.moveaxis(held, axis, -1), axis, extent, value)
         if isinstance(element_of(value.type), Pointer):
             width = facts.vector(value, axis)
             lines = runs_of(np.moveaxis(array, axis, -1), width)
@@ -164,13 +164,16 @@ def runs_of(lines: Array, length: int) -> Array:
     return lines[..., : extent - extent % length].reshape(-1, length)
 
 
-def check_run(facts: Affine, form: Form, lines: Array, axis: int, extent: int, what: str) -> None:
+def check_run(facts: Affine, form: Form, lines: Array, axis: int, extent: int, what: Any) -> None:
     """Compare what `run` says about an axis with all aligned runs along it."""
+
+    def told() -> str:  # arrays take long to print: not of what is right
+        return f"{what!r} = {form}: along {axis} stride {stride}, runs of {length}, {start}: {runs}"
+
     stride, length, start = facts.run(form, axis, extent)
     runs = runs_of(lines, min(length, 1 << extent.bit_length()))
-    told = f"{what}: along {axis} stride {stride}, runs of {length}, start {start}: {runs}"
-    assert not np.any(runs[:, 0] % start), told
-    assert stride is None or np.all(np.diff(runs) == stride), told
+    assert not np.any(runs[:, 0] % start), told()
+    assert stride is None or np.all(np.diff(runs) == stride), told()
 
 
 def check_mask(facts: Affine, value: Value, array: Array) -> None:
@@ -206,6 +209,9 @@ def check_under_masks(facts: Affine, frame: Watched, value: Value, array: Array)
             width = facts.vector(value, axis, mask)
             lines = runs_of(np.moveaxis(array, axis, -1), min(width, extent))
             live = runs_of(np.moveaxis(on, axis, -1), min(width, extent)).all(1)
-            told = f"{facts.accessed(value, mask)} along {axis}: {width}, {lines[live]}"
-            assert not np.any(lines[live, :1] % (size * min(width, extent))), told
-            assert np.all(np.diff(lines[live]) == size), told
+            assert not np.any(lines[live, :1] % (size * min(width, extent))), (
+                f"{facts.accessed(value, mask)} along {axis}: {width}, {lines[live]}"
+            )
+            assert np.all(np.diff(lines[live]) == size), (
+                f"{facts.accessed(value, mask)} along {axis}: {width}, {lines[live]}"
+            )
