@@ -11,7 +11,7 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,8 +40,11 @@ def modules() -> Iterator[tuple[str, Module]]:
     yield from samples()
 
 
-def samples() -> Iterator[tuple[str, Module]]:
-    """Yield the corpus: each launch of each sample at its last fast size, in its first type."""
+def samples(wanted: Collection[str] = ()) -> Iterator[tuple[str, Module]]:
+    """Yield the corpus: each launch of each sample at its last fast size, in its first type.
+
+    If some are wanted, others are not compiled.
+    """
     held: list[Module] = []
     real: Callable[..., object] = cpu.build
 
@@ -50,8 +53,13 @@ def samples() -> Iterator[tuple[str, Module]]:
         return real(module, target, recorder, override)
 
     for entry in every.SAMPLES:
+        suite = f"{entry.suite} {entry.name}"
+        if wanted and not any(name.startswith(f"{suite} ") for name in wanted):
+            continue
         problem = entry.build(Maker(entry.dtypes[0]), *entry.fast[-1])
         for number, launch in enumerate(problem.launches):
+            if wanted and f"{suite} {number}" not in wanted:
+                continue
             cpu.build = keep  # type: ignore[assignment]
             before, knobs.compilation.always_compile = knobs.compilation.always_compile, True
             try:
@@ -62,7 +70,7 @@ def samples() -> Iterator[tuple[str, Module]]:
                 cpu.build = real  # type: ignore[assignment]
                 knobs.compilation.always_compile = before
             for module in held:
-                yield f"{entry.suite} {entry.name} {number}", module
+                yield f"{suite} {number}", module
             held.clear()
 
 

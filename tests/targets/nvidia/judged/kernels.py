@@ -56,11 +56,12 @@ WANTED: dict[str, tuple[str, dict[str, Any]]] = {
 
 @cache
 def modules() -> dict[str, Callable[[], Module]]:
-    """Return what makes the tile IR of the tests' kernels, by name."""
+    """Return what makes the tile IR of the tests' kernels, of samples those that are judged."""
     found: dict[str, Callable[[], Module]] = {"two products": test_overlap.module_of}
     found |= {case.name: case.module for case in cases()}
     found |= {f"configuration {one.name}": one.module for one in (*QUICK, *SLOW)}
-    return found | {name: partial(replace, module) for name, module in samples()}
+    wanted = {name for name, _ in WANTED.values()}
+    return found | {name: partial(replace, module) for name, module in samples(wanted)}
 
 
 @dataclass(frozen=True)
