@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.trace.samples import add_lazy, add_trace, matmul_trace
 from workbench.trace import (
     Kernel,
+    LateRows,
     Launch,
     Links,
     Made,
@@ -264,11 +265,23 @@ def test_a_failing_printer_costs_one_stage_and_says_so() -> None:
         kernel=Kernel(name="k", entry="k", file="f", target="cpu"), made=Made(workbench="0")
     )
     build.add_stage("gpu", broken, "ir")
+    build.add_stage("llvm", lambda: Rendered("", LateRows(lambda: broken().rows)), "llvm")
     build.add_stage("ptx", "ret;", "ptx")
     trace = build.finish().trace
-    assert trace.stage("gpu").state == "missing"
-    assert trace.stage("gpu").note == "printing failed: KeyError: 'op 7'"
+    for stage in ("gpu", "llvm"):
+        assert trace.stage(stage).state == "missing"
+        assert trace.stage(stage).note == "printing failed: KeyError: 'op 7'"
     assert trace.text("ptx") == "ret;"
+
+
+def test_rows_are_found_when_they_are_asked_for_and_once() -> None:
+    found: list[int] = []
+    rows = LateRows(lambda: found.append(1) or [(1,), (), (2, 3)])
+    text = Rendered("a\nb\nc", rows)
+    assert text.text
+    assert found == []
+    assert [*rows] == [(1,), (), (2, 3)] == list(rows[:])
+    assert (len(rows), rows[2], rows[:1], found) == (3, (2, 3), [(1,)], [1])
 
 
 def test_matmul_packs_within_the_saved_output_limit() -> None:

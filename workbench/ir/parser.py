@@ -56,7 +56,7 @@ class _Parser:
         self.at = 0
         #: Where the token that was read last begins.
         self.began = 0
-        #: What follows where the text was looked at last: that place, kind, word, and where it ends.
+        #: The token that was looked at last: where, its kind, its word, where it ends.
         self.ahead = (-1, "", "", 0)
         #: Where the row that was asked for last begins, and its number.
         self.row = (0, 1)

@@ -5,7 +5,7 @@ magics, the exports and the tests read traces and nothing else. Compilers write 
 `TraceBuilder`; `LazyTrace` prints texts only when somebody looks.
 """
 
-from workbench.trace.builder import LazyText, OpChanges, Rendered, TraceBuilder, row_runs
+from workbench.trace.builder import LateRows, LazyText, OpChanges, Rendered, TraceBuilder, row_runs
 from workbench.trace.codec import TraceError, from_data, from_json, identify, to_data, to_json
 from workbench.trace.delta import Delta, delta
 from workbench.trace.lazy import LazyTrace
@@ -64,6 +64,7 @@ __all__ = [
     "DiagnosticNote",
     "Environment",
     "Kernel",
+    "LateRows",
     "Launch",
     "LaunchArgument",
     "Layout",

@@ -15,9 +15,9 @@ The IR is immutable, so a thunk may keep it and print it later.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, overload
 
 from workbench.trace.codec import identify
 from workbench.trace.lazy import LazyTrace
@@ -57,6 +57,37 @@ class Rendered:
     note: str | None = None
 
 
+class LateRows(Sequence[Sequence[int]]):
+    """The ops of a text's rows, found when somebody asks: most want the text alone."""
+
+    def __init__(self, find: Callable[[], Sequence[Sequence[int]]]) -> None:
+        self._find: Callable[[], Sequence[Sequence[int]]] | None = find
+        self._rows: Sequence[Sequence[int]] = ()
+
+    def _found(self) -> Sequence[Sequence[int]]:
+        find = self._find
+        if find is not None:
+            self._rows = find()
+            self._find = None  # it may hold texts
+        return self._rows
+
+    @overload
+    def __getitem__(self, index: int) -> Sequence[int]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Sequence[int]]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        return self._found()[index]
+
+    def __iter__(self) -> Iterator[Sequence[int]]:
+        return iter(self._found())
+
+    def __len__(self) -> int:
+        return len(self._found())
+
+    def __repr__(self) -> str:
+        return repr(self._found())
+
+
 @dataclass(eq=False)
 class LazyText:
     """A text that is produced at its first use and then kept."""
@@ -72,6 +103,7 @@ class LazyText:
         if self._rendered is None:
             try:
                 self._rendered = self.produce()
+                len(self._rendered.rows)  # found here, if they are found late
             except Exception as error:
                 note = f"printing failed: {type(error).__name__}: {error}"
                 self._rendered = Rendered("", (), "missing", note)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from workbench.trace import Rendered
+from workbench.trace import LateRows, Rendered
 
 #: The `.loc` directive of assembly: line and column.
 LOC = re.compile(r"^\s*\.loc\s+\d+\s+(\d+)\s+(\d+)")
@@ -25,6 +25,10 @@ def places(lines: Sequence[str]) -> dict[str, int]:
 
 def llvm_rows(text: str, ops: Mapping[int, int]) -> Rendered:
     """Return LLVM IR with the op of every instruction; `ops` maps dense numbers to op ids."""
+    return Rendered(text, LateRows(lambda: _llvm_ops(text, ops)))
+
+
+def _llvm_ops(text: str, ops: Mapping[int, int]) -> list[tuple[int, ...]]:
     lines = text.splitlines()
     numbers = places(lines)
     rows: list[tuple[int, ...]] = []
@@ -32,4 +36,4 @@ def llvm_rows(text: str, ops: Mapping[int, int]) -> Rendered:
         match = DBG.search(line)
         op = ops.get(numbers.get(match.group(1), 0)) if match else None
         rows.append((op,) if op is not None and not line.startswith("define") else ())
-    return Rendered(text, rows)
+    return rows

@@ -15,7 +15,7 @@ from workbench.targets.nvidia.control import address_of_row
 from workbench.targets.nvidia.misplaced import Makers
 from workbench.targets.nvidia.spilled_values import spilled_values
 from workbench.targets.nvidia.unplaced import placed
-from workbench.trace import Rendered
+from workbench.trace import LateRows, Rendered
 
 _PTX_ROW = re.compile(r"nv_debug_ptx_txt[^\d]*, line (\d+)")
 _BRACE = re.compile(r"[{}]\s*(//.*)?$")
@@ -33,13 +33,17 @@ _INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/")
 
 
 def ptx_rows(text: str, ops: Mapping[int, int], llvm: str = "") -> Rendered:
-    """Return PTX with the op of every instruction row.
+    """Return PTX with the op of every instruction row, found when somebody asks for those.
 
     Args:
         text: the PTX.
         ops: op ids by the numbers in debug lines.
         llvm: the LLVM IR that it was made of, if that is known.
     """
+    return Rendered(text, LateRows(lambda: _ptx_ops(text, ops, llvm)))
+
+
+def _ptx_ops(text: str, ops: Mapping[int, int], llvm: str) -> list[tuple[int, ...]]:
     lines = text.splitlines()
     numbers: list[int | None] = []
     is_code: list[bool] = []
@@ -59,7 +63,7 @@ def ptx_rows(text: str, ops: Mapping[int, int], llvm: str = "") -> Rendered:
         is_code.append(code and not _BRACE.match(bare))
         numbers.append(current if is_code[-1] else None)
     found = placed(lines, numbers, is_code, provenance(llvm) if llvm else None)
-    return Rendered(text, [(ops[number],) if number in ops else () for number in found])
+    return [(ops[number],) if number in ops else () for number in found]
 
 
 def _is_filler(line: str, before: str) -> bool:
