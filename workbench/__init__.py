@@ -86,12 +86,15 @@ def __getattr__(name: str) -> Any:
         return current()
     if name not in _NAMES:
         raise AttributeError(f"module 'workbench' has no attribute {name!r}")
+    from workbench.collecting import rarely_collected
+
     module, attribute = _NAMES[name]
-    # Parents first: two threads that import from both ends would wait for each other.
-    for end, letter in enumerate(module):
-        if letter == ".":
-            importlib.import_module(module[:end])
-    found = importlib.import_module(module)
+    with rarely_collected():
+        # Parents first: two threads that import from both ends would wait for each other.
+        for end, letter in enumerate(module):
+            if letter == ".":
+                importlib.import_module(module[:end])
+        found = importlib.import_module(module)
     value = getattr(found, attribute) if attribute else found
     globals()[name] = value
     return value

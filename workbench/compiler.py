@@ -12,10 +12,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from importlib import metadata
 from typing import Any, cast
 
 from workbench.analysis.memory import parameter_roles
+from workbench.collecting import rarely_collected
 from workbench.frontend import lower_kernel
 from workbench.frontend.specialization import Argument, Specialization, type_of
 from workbench.interrupts import imported
@@ -34,7 +34,6 @@ from workbench.passes.tracing import (
 )
 from workbench.source import CompileError, KernelError, KernelSource, OptionError, Span, deep, shown
 from workbench.source.captures import captures
-from workbench.source.collecting import rarely_collected
 from workbench.source.errors import callers
 from workbench.source.files import shown_file
 from workbench.source.overrides import Override
@@ -152,7 +151,8 @@ def lower(source: KernelSource, spec: Specialization, fits: Fits | None = None) 
 @deep
 def begin_kernel(source: KernelSource, spec: Specialization, target: str) -> Begun:
     """Return what the front end makes of a kernel; raises KernelError as `compile_kernel` does."""
-    return _Compilation(source, spec, target).begin()
+    with rarely_collected():
+        return _Compilation(source, spec, target).begin()
 
 
 @deep
@@ -510,9 +510,8 @@ def _naming(produce: Callable[[], Rendered], files: set[str]) -> Callable[[], Re
 def made() -> Made:
     """Return the versions of what makes a trace."""
     python = ".".join(map(str, sys.version_info[:3]))
-    return Made(
-        workbench=package_version("workbench"), llvm=package_version("llvmlite"), python=python
-    )
+    llvm = generator.llvmlite_version() or package_version("llvmlite")
+    return Made(workbench=sys.modules["workbench"].__version__, llvm=llvm, python=python)
 
 
 def package_version(name: str) -> str:
@@ -520,6 +519,8 @@ def package_version(name: str) -> str:
 
     This package may be run from its tree, and knows its version all the same.
     """
+    from importlib import metadata  # with what reads mail: 40 ms
+
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
 import workbench as wb
+from workbench.compiler import made
 
 
 def test_every_public_name_is_there():
@@ -26,6 +30,8 @@ def test_cdiv_and_next_power_of_2():
 
 
 HEAVY = ("torch", "IPython", "ipywidgets", "matplotlib", "cuda", "llvmlite")
+#: What the standard library has for packages and mail takes a tenth of what the compiler does.
+MAIL = ("importlib.metadata", "email")
 
 
 @pytest.mark.parametrize(
@@ -36,9 +42,19 @@ HEAVY = ("torch", "IPython", "ipywidgets", "matplotlib", "cuda", "llvmlite")
         ("import workbench; workbench.jit; workbench.cdiv; workbench.compile", HEAVY),
         ("import workbench; workbench.jit", ("workbench.compiler", "workbench.targets.nvidia")),
         ("import workbench; workbench.tl; workbench.autotune", HEAVY),
+        (
+            "import workbench.compiler as c; c.made(); import workbench.targets.nvidia.pipeline",
+            MAIL,
+        ),
     ],
 )
 def test_nothing_heavy_is_imported(statement, heavy):
     code = f"{statement}\nimport sys\nprint([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_package_knows_its_version():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert wb.__version__ == project["version"]
+    assert made().llvm == importlib.metadata.version("llvmlite")

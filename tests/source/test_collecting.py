@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from workbench.source.collecting import rarely_collected
+from workbench.collecting import rarely_collected
 
 
 @pytest.fixture(autouse=True)

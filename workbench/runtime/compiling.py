@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from workbench.collecting import rarely_collected
 from workbench.interrupts import renewed_lock
 from workbench.launch.abi import LaunchData, Parameter
 from workbench.launch.facts import Signature, to_specialization
@@ -324,8 +325,9 @@ def _find_guarded(
     begun = next((kernel.begun for kernel in known if kernel.begun is not None), None)
     code = _find(source, checked, target, parts, fits)
     if not known and (code is None or not code.has_no_hulls):
-        from workbench.analysis.hulls import find_hulls
-        from workbench.compiler import begin_kernel
+        with rarely_collected():
+            from workbench.analysis.hulls import find_hulls
+            from workbench.compiler import begin_kernel
 
         begun = _caused(lambda: begin_kernel(source, to_specialization(signature), target))
         hulls = find_hulls(begun.module)
@@ -467,7 +469,8 @@ def _compile(
     fits: Fits | None,
     begun: Begun | None = None,
 ) -> CompiledKernel:
-    from workbench.compiler import compile_kernel
+    with rarely_collected():
+        from workbench.compiler import compile_kernel
 
     compiled = _caused(
         lambda: compile_kernel(source, to_specialization(signature), target, fits, begun)

@@ -140,6 +140,11 @@ def llvmlite_folder() -> str:
     return _folder()[0]
 
 
+def llvmlite_version() -> str:
+    """Return the version of llvmlite, "" if it does not say it; it is not imported for that."""
+    return _folder()[1]
+
+
 _lock, _starting = renewed_lock(), renewed_lock()
 _helper: _Process | None = None
 

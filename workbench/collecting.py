@@ -1,9 +1,10 @@
-"""Python's search for cycles has patience while a kernel is compiled.
+"""Python's search for cycles has patience while a kernel is compiled or the compiler imported.
 
 A compilation makes some ten thousand objects that stay, after which Python looks for cycles among
 all that the process holds: with PyTorch in it a tenth of a second, a quarter of what compiling a
 kernel takes us. So more objects than usual may be made between two searches. Large kernels are
-searched still, since modules that passes leave behind are cycles.
+searched still, since modules that passes leave behind are cycles. Of importing the compiler such
+searches took a seventh: nothing that a module makes is garbage.
 """
 
 from __future__ import annotations
