@@ -87,6 +87,11 @@ class Instructions(Device):
         emit.declare(name, f"declare void @{name}(i32) convergent nounwind")
         emit.do(f"call void @{name}(i32 -1)")
 
+    def end_stretch(self, emit: Emitter) -> None:
+        """End a block of ptxas, which orders each by itself: no block has 0 threads."""
+        text = "{ .reg .pred p; .reg .b32 n; mov.u32 n, %ntid.x; setp.eq.u32 p, n, 0; @p exit; }"
+        emit.do(f'call void asm sideeffect "{text}", "~{{memory}}"()')
+
     def wait_for_warps(self, emit: Emitter, number: int, warps: int) -> None:
         """PTX ISA 9.0, barrier.cta.sync.aligned with a number of threads."""
         name = "llvm.nvvm.barrier.cta.sync.aligned.count"

@@ -13,7 +13,7 @@ from workbench.targets.simt import narrow
 from workbench.targets.simt.fields import differences_of_fields
 from workbench.targets.simt.functions import float_function
 from workbench.targets.simt.hardware import Hardware, Rule
-from workbench.targets.simt.lowering import Lowering, element_scalar, llvm_type, split_limit
+from workbench.targets.simt.lowering import Held, Lowering, element_scalar, llvm_type, split_limit
 from workbench.targets.simt.rules import elementwise
 from workbench.targets.simt.table import SIMT
 
@@ -84,6 +84,8 @@ def lower_elementwise(low: Lowering, op: Elementwise) -> None:
         inside = _inside_run(low, op)
         _define(low, op, lambda r: compare_integers(low.emit, op.function, element,
                                                     *_inputs(low, op, r & ~inside)))  # fmt: skip
+    elif op.function in ("div", "rem") and element.bits >= 32 and shape_of(op.result.type):
+        _define_quotient(low, op, element)
     elif op.function in ("add", "sub", "mul", "shl", "neg") and element.bits >= 32:
         low.set_lazy(op.result, lambda r: _linear(low, op, element, r))
     else:
@@ -106,6 +108,37 @@ def _inside_run(low: Lowering, op: Elementwise) -> int:
             step = place[axis]
             if 0 < step < run and not any(place[:axis]) and not any(place[axis + 1 :]):
                 found |= 1 << bit
+    return found
+
+
+def _define_quotient(low: Lowering, op: Elementwise, element: Scalar) -> None:
+    """Divide the first element of each run that counts up; the others lie a number further."""
+    steps = _steps(low, op)
+    inside = sum(steps)
+
+    def register(r: int) -> Held:
+        if r & inside:
+            operand, constant = low.pair(op.result, r & ~inside)
+            return operand, constant + sum(step for bit, step in steps.items() if r & bit)
+        return integer_function(low.emit, low.chip, op.function, element, _inputs(low, op, r))
+
+    low.set_lazy(op.result, register)
+
+
+def _steps(low: Lowering, op: Elementwise) -> dict[int, int]:
+    """Return what each bit of a register's number adds, for those that lead along runs."""
+    layout, form = low.layout(op.result), low.affine.form(op.result)
+    places = [place for name in ("register", "lane", "warp") for place in layout.bases[name]]
+    found: dict[int, int] = {}
+    for axis, extent in enumerate(layout.shape if form is not None else ()):
+        assert form is not None
+        stride, run, _ = low.affine.run(form, axis, extent)
+        for bit, place in enumerate(layout.bases["register"]):
+            step = place[axis]
+            # One bit of a coordinate, that is 0 in what a run's first register holds.
+            alone = step.bit_count() == 1 and sum(other[axis] & step > 0 for other in places) == 1
+            if alone and step < run and stride is not None and sum(map(bool, place)) == 1:
+                found[1 << bit] = stride * step
     return found
 
 

@@ -188,6 +188,9 @@ class Hardware(ABC):
     def wait_for_warp(self, emit: Emitter) -> None:
         """Let all lanes of a warp wait for each other, and see what was written before."""
 
+    def end_stretch(self, emit: Emitter) -> None:
+        """Have nothing that is written from here on be computed before what was written so far."""
+
     def wait_for_warps(self, emit: Emitter, number: int, warps: int) -> None:
         """Let so many warps of the block wait for each other at barrier `number`, from 1 on."""
         raise TargetError(f"{self.name} has no barriers of some of a block's warps")
