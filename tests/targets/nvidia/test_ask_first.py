@@ -8,42 +8,47 @@ from typing import Any
 import pytest
 
 import workbench
-import workbench.language as tl
+from tests.language.harness import from_text
 from tests.passes.corpus import tile_ir
 from tests.targets.nvidia.test_warpgroups import in_gpu_ir
 from workbench.ir import Module
 from workbench.ops import Elementwise, Load, Store
 from workbench.targets.simt.ops import Asked
 
-
+#: Four numbers of each point, every load in front of what is computed of it.
+POINTS = """
 def points(x, o, n, BLOCK: tl.constexpr):
-    """Four numbers of each point, every load in front of what is computed of it."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = at < n
     total = tl.exp(tl.load(x + 7 * at, mask=mask))
     for i in tl.static_range(1, 4):
         total += tl.exp(tl.load(x + 7 * at + 2 * i, mask=mask))
     tl.store(o + at, total, mask=mask)
+"""
 
-
+#: The second half is loaded when something has been stored, through another pointer.
+STORED_BETWEEN = """
 def stored_between(x, o, n, BLOCK: tl.constexpr):
-    """The second half is loaded when something has been stored, through another pointer."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = at < n
     tl.store(o + at, tl.exp(tl.load(x + 7 * at, mask=mask)), mask=mask)
     tl.store(o + n + at, tl.exp(tl.load(x + 7 * at + 2, mask=mask)), mask=mask)
+"""
 
-
+#: Where the second number lies is loaded.
+LED = """
 def led(x, o, n, BLOCK: tl.constexpr):
-    """Where the second number lies is loaded."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     where = tl.load(x + 3 * at, mask=at < n, other=0.0).to(tl.int32)
     tl.store(o + at, tl.load(x + where, mask=at < n) + 1.0, mask=at < n)
+"""
 
 
-def gpu(kernel: Any, block: int, **options: Any) -> Module:
+def gpu(kernel: str, block: int, **options: Any) -> Module:
     signature = "*fp32:16 *fp32:16 i32:16"
-    return in_gpu_ir(tile_ir(kernel, signature, {"BLOCK": block}, num_warps=4, **options))
+    return in_gpu_ir(
+        tile_ir(from_text(kernel), signature, {"BLOCK": block}, num_warps=4, **options)
+    )
 
 
 def order(module: Module) -> str:
@@ -60,21 +65,25 @@ def order(module: Module) -> str:
 @pytest.mark.parametrize(
     ("kernel", "block", "expected"),
     [
-        (points, 256, "llllaffffs"),
-        (points, 128, "lflflflfs"),  # one load each: four are few
-        (points, 4096, "lflflflfs"),  # 128 registers would wait
-        (stored_between, 1024, "lafslafs"),
-        (led, 1024, "lalas"),
+        (POINTS, 256, "llllaffffs"),
+        (POINTS, 128, "lflflflfs"),  # one load each: four are few
+        (POINTS, 4096, "lflflflfs"),  # 128 registers would wait
+        (STORED_BETWEEN, 1024, "lafslafs"),
+        (LED, 1024, "lalas"),
     ],
 )
-def test_loads_come_first(kernel: Any, block: int, expected: str):
+def test_loads_come_first(kernel: str, block: int, expected: str):
     assert order(gpu(kernel, block)) == expected
 
 
 def test_nothing_is_computed_before_all_is_asked_for():
     """ptxas orders each block by itself, so that all loads stand in front of all functions."""
     made = workbench.compile(
-        workbench.jit(points), "*fp32:16 *fp32:16 i32:16", {"BLOCK": 256}, "sm_90a", num_warps=4
+        workbench.jit(from_text(POINTS)),
+        "*fp32:16 *fp32:16 i32:16",
+        {"BLOCK": 256},
+        "sm_90a",
+        num_warps=4,
     )
     found = re.findall(r"\b(LDG|MUFU\.EX2)\b", made.asm["sass"])
     assert found == ["LDG"] * 8 + ["MUFU.EX2"] * 8

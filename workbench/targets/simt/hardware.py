@@ -190,6 +190,7 @@ class Hardware(ABC):
 
     def end_stretch(self, emit: Emitter) -> None:
         """Have nothing that is written from here on be computed before what was written so far."""
+        del emit  # most assemblers leave loads where they are
 
     def wait_for_warps(self, emit: Emitter, number: int, warps: int) -> None:
         """Let so many warps of the block wait for each other at barrier `number`, from 1 on."""
