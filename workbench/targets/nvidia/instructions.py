@@ -261,6 +261,11 @@ class Instructions(Device):
             return super().cut(emit, word, to_type)
         return emit.pure(f'call i16 asm "cvt.u16.u32 $0, $1;", "=h,r"(i32 {word})')
 
+    def wide_product(self, emit: Emitter, a: str, b: str) -> str:
+        """PTX ISA 9.0, mul.wide: LLVM would make two products of the halves, and ptxas, too."""
+        text = "mul.wide.u32 $0, $1, $2;"
+        return emit.pure(f'call i64 asm "{text}", "=l,r,r"(i32 {a}, i32 {b})')
+
     # -- floats ---------------------------------------------------------------------------
     def float_rule(self, emit: Emitter, function: str, type: str) -> Rule | None:
         name = _FUNCTIONS.get((function, type))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from workbench.analysis.at_most import is_at_most
-from workbench.ir import F32, Scalar, Value, element_of, shape_of
+from workbench.ir import F32, U32, Scalar, Value, element_of, shape_of
 from workbench.ops import Constant, Elementwise, Iota, Select
 from workbench.ops.numbers import truncated_quotient, truncated_remainder
 from workbench.source import TargetError
@@ -87,6 +87,12 @@ def lower_elementwise(low: Lowering, op: Elementwise) -> None:
                                                     *_inputs(low, op, r & ~inside)))  # fmt: skip
     elif op.function in ("div", "rem") and element.bits >= 32 and shape_of(op.result.type):
         _define_quotient(low, op, element)
+    elif (
+        op.function in ("mul", "mulhi")
+        and element == U32
+        and (frozenset(op.inputs) in low.wide_products)
+    ):
+        _define(low, op, lambda r: _half_of_product(low, op.function, *_inputs(low, op, r)))
     elif op.function in ("add", "sub", "mul", "shl", "neg") and element.bits >= 32:
         low.set_lazy(op.result, lambda r: _linear(low, op, element, r))
     else:
@@ -110,6 +116,14 @@ def _inside_run(low: Lowering, op: Elementwise) -> int:
             if 0 < step < run and not any(place[:axis]) and not any(place[axis + 1 :]):
                 found |= 1 << bit
     return found
+
+
+def _half_of_product(low: Lowering, function: str, a: str, b: str) -> str:
+    """Return the low or high half of a product of which both are read: it is computed once."""
+    emit = low.emit
+    product = low.chip.wide_product(emit, a, b)
+    half = emit.pure(f"lshr i64 {product}, 32") if function == "mulhi" else product
+    return emit.pure(f"trunc i64 {half} to i32")
 
 
 def _define_quotient(low: Lowering, op: Elementwise, element: Scalar) -> None:

@@ -316,6 +316,11 @@ class Hardware(ABC):
         """Return the low bits of an i32, as an i8 or i16."""
         return emit.trunc(word, "i32", to_type)
 
+    def wide_product(self, emit: Emitter, a: str, b: str) -> str:
+        """Return the i64 that is the product of two i32 without signs."""
+        x, y = (emit.pure(f"zext i32 {v} to i64") for v in (a, b))
+        return emit.pure(f"mul i64 {x}, {y}")
+
     # -- floats ---------------------------------------------------------------------------
     def float_rule(self, emit: Emitter, function: str, type: str) -> Rule | None:
         """Return how this GPU itself computes a function of f32 ("float") or f64 ("double").
