@@ -24,6 +24,7 @@ from workbench.targets.nvidia.passes.roles import role_partition
 from workbench.targets.nvidia.passes.stage_products import stage_products
 from workbench.targets.nvidia.pipeline import _beside_rings, _gpu_passes
 from workbench.targets.simt.passes.apart import split_by_overlap
+from workbench.targets.simt.passes.ask_first import ask_first
 from workbench.targets.simt.passes.assign_layouts import assign_layouts
 from workbench.targets.simt.passes.barriers import insert_barriers
 from workbench.targets.simt.passes.begin_early import begin_early
@@ -79,6 +80,7 @@ PASSES: dict[str, Pass] = {
     "turn-tiles": partial(turn_tiles, chip=SM_80),
     "halve-conversions": partial(halve_conversions, chip=SM_80),
     "begin-early": begin_early,
+    "ask-first": partial(ask_first, chip=chip("sm_90a")),
     "insert-barriers": with_barriers,
 }
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import workbench
 from tests.language.harness import from_text
+from tests.passes.corpus import tile_ir
+from tests.targets.simt.pretend import Pretend, execute, gpu_ir
+
+MACHINE = Pretend()
 
 QUOTIENTS = """
 def quotients(x, y, yy, shared, alone, R: tl.constexpr, C: tl.constexpr):
@@ -37,6 +43,36 @@ def test_a_divisor_that_elements_share_is_inverted_once():
 def test_divisors_that_are_known_and_inverses_are_left_alone(quotient: str):
     text = ptx(QUOTIENTS.replace("tile / tl.load(y + r)[:, None]", quotient))
     assert "mul.rn.f32" not in text
+
+
+PLACES = """
+def places(row, column, n, w, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(row + at, at // w, mask=at < n)
+    tl.store(column + at, at % w, mask=at < n)
+"""
+
+
+@pytest.mark.parametrize(
+    ("width", "quotients"),
+    [("i32:16", 2), ("i32:4", 2), ("i32:2", 4), ("i32", 8)],  # of 8 in two runs of 4
+)
+def test_indices_that_share_a_quotient_are_divided_once(width: str, quotients: int):
+    signature, shape = f"*i32:16 *i32:16 i32:16 {width}", {"BLOCK": 1024}
+    made = workbench.compile(from_text(PLACES), signature, shape, "sm_90a", num_warps=4)
+    divided = re.findall(r"= [su](div|rem) ", made.asm["llvm"])
+    assert divided == ["div"] * quotients + ["rem"] * quotients
+
+
+@pytest.mark.parametrize("width", [16, 48])
+def test_places_of_a_run_are_those_of_elements_on_their_own(width: int):
+    """Lane by lane, on a machine of 64 lanes."""
+    module = tile_ir(from_text(PLACES), "*i32:16 *i32:16 i32:16 i32:16", {"BLOCK": 1024})
+    row, column = np.zeros(2000, np.int32), np.zeros(2000, np.int32)
+    module = replace(module, attributes={**module.attributes, "narrow_index": True})
+    execute(gpu_ir(module, MACHINE), MACHINE, (2,), [row, column, 2000, width])
+    assert np.array_equal(row, np.arange(2000) // width)
+    assert np.array_equal(column, np.arange(2000) % width)
 
 
 @pytest.mark.gpu

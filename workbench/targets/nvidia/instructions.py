@@ -35,8 +35,9 @@ _SMALL = {"f8e4m3": "e4m3", "f8e5m2": "e5m2"}
 #: are 0 (.ftz): the exact forms cost three more instructions.
 _FUNCTIONS = {
     ("exp2", "float"): "ex2.approx.ftz.f32", ("log2", "float"): "lg2.approx.f32",
-    ("multiply_down", "float"): "mul.rm.f32", ("div", "float"): "div.full.f32",
-    ("div_rn", "float"): "div.rn.f32", ("reciprocal", "float"): "rcp.approx.ftz.f32",
+    ("multiply_down", "float"): "mul.rm.f32", ("fma_saturated", "float"): "fma.rn.sat.f32",
+    ("div", "float"): "div.full.f32", ("div_rn", "float"): "div.rn.f32",
+    ("reciprocal", "float"): "rcp.approx.ftz.f32",
     ("sqrt", "float"): "sqrt.approx.f32", ("sqrt_rn", "float"): "sqrt.rn.f32",
     ("rsqrt", "float"): "rsqrt.approx.f32", ("sqrt_rn", "double"): "sqrt.rn.f64",
 }  # fmt: skip
@@ -86,6 +87,11 @@ class Instructions(Device):
         name = "llvm.nvvm.bar.warp.sync"
         emit.declare(name, f"declare void @{name}(i32) convergent nounwind")
         emit.do(f"call void @{name}(i32 -1)")
+
+    def end_stretch(self, emit: Emitter) -> None:
+        """End a block of ptxas, which orders each by itself: no block has 0 threads."""
+        text = "{ .reg .pred p; .reg .b32 n; mov.u32 n, %ntid.x; setp.eq.u32 p, n, 0; @p exit; }"
+        emit.do(f'call void asm sideeffect "{text}", "~{{memory}}"()')
 
     def wait_for_warps(self, emit: Emitter, number: int, warps: int) -> None:
         """PTX ISA 9.0, barrier.cta.sync.aligned with a number of threads."""
@@ -254,6 +260,11 @@ class Instructions(Device):
         if to_type != "i16":
             return super().cut(emit, word, to_type)
         return emit.pure(f'call i16 asm "cvt.u16.u32 $0, $1;", "=h,r"(i32 {word})')
+
+    def wide_product(self, emit: Emitter, a: str, b: str) -> str:
+        """PTX ISA 9.0, mul.wide: LLVM would make two products of the halves, and ptxas, too."""
+        text = "mul.wide.u32 $0, $1, $2;"
+        return emit.pure(f'call i64 asm "{text}", "=l,r,r"(i32 {a}, i32 {b})')
 
     # -- floats ---------------------------------------------------------------------------
     def float_rule(self, emit: Emitter, function: str, type: str) -> Rule | None:

@@ -64,6 +64,7 @@ from workbench.targets.simt.lowering import Lowering
 from workbench.targets.simt.ops import all_warps, cluster_of, is_drawn, is_persistent, most_rounds
 from workbench.targets.simt.options import with_options
 from workbench.targets.simt.passes.apart import split_by_overlap
+from workbench.targets.simt.passes.ask_first import ask_first
 from workbench.targets.simt.passes.assign_layouts import assign_layouts
 from workbench.targets.simt.passes.barriers import insert_barriers
 from workbench.targets.simt.passes.begin_early import begin_early
@@ -487,6 +488,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
         ("leave-stores", partial(leave_stores, chip=unit)),
         ("halve-conversions", partial(halve_conversions, chip=unit)),
         ("begin-early", begin_early),
+        ("ask-first", partial(ask_first, chip=unit)),
         ("told-order", told_order),
     ]
     return recorder.pipeline(steps, module, "gpu")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from workbench.ir import F32, Scalar, element_of, shape_of
+from workbench.analysis.at_most import is_at_most
+from workbench.ir import F32, U32, Scalar, Value, element_of, shape_of
 from workbench.ops import Constant, Elementwise, Iota, Select
 from workbench.ops.numbers import truncated_quotient, truncated_remainder
 from workbench.source import TargetError
 from workbench.targets.llvm.emit import Emitter, float_literal, is_integer, wrap
 from workbench.targets.simt import narrow
 from workbench.targets.simt.fields import differences_of_fields
-from workbench.targets.simt.functions import float_function
+from workbench.targets.simt.functions import exp_of_at_most_0, float_function
 from workbench.targets.simt.hardware import Hardware, Rule
-from workbench.targets.simt.lowering import Lowering, element_scalar, llvm_type, split_limit
+from workbench.targets.simt.lowering import Held, Lowering, element_scalar, llvm_type, split_limit
 from workbench.targets.simt.rules import elementwise
 from workbench.targets.simt.table import SIMT
 
@@ -84,6 +85,14 @@ def lower_elementwise(low: Lowering, op: Elementwise) -> None:
         inside = _inside_run(low, op)
         _define(low, op, lambda r: compare_integers(low.emit, op.function, element,
                                                     *_inputs(low, op, r & ~inside)))  # fmt: skip
+    elif op.function in ("div", "rem") and element.bits >= 32 and shape_of(op.result.type):
+        _define_quotient(low, op, element)
+    elif (
+        op.function in ("mul", "mulhi")
+        and element == U32
+        and (frozenset(op.inputs) in low.wide_products)
+    ):
+        _define(low, op, lambda r: _half_of_product(low, op.function, *_inputs(low, op, r)))
     elif op.function in ("add", "sub", "mul", "shl", "neg") and element.bits >= 32:
         low.set_lazy(op.result, lambda r: _linear(low, op, element, r))
     else:
@@ -109,6 +118,45 @@ def _inside_run(low: Lowering, op: Elementwise) -> int:
     return found
 
 
+def _half_of_product(low: Lowering, function: str, a: str, b: str) -> str:
+    """Return the low or high half of a product of which both are read: it is computed once."""
+    emit = low.emit
+    product = low.chip.wide_product(emit, a, b)
+    half = emit.pure(f"lshr i64 {product}, 32") if function == "mulhi" else product
+    return emit.pure(f"trunc i64 {half} to i32")
+
+
+def _define_quotient(low: Lowering, op: Elementwise, element: Scalar) -> None:
+    """Divide the first element of each run that counts up; the others lie a number further."""
+    steps = _steps(low, op)
+    inside = sum(steps)
+
+    def register(r: int) -> Held:
+        if r & inside:
+            operand, constant = low.pair(op.result, r & ~inside)
+            return operand, constant + sum(step for bit, step in steps.items() if r & bit)
+        return integer_function(low.emit, low.chip, op.function, element, _inputs(low, op, r))
+
+    low.set_lazy(op.result, register)
+
+
+def _steps(low: Lowering, op: Elementwise) -> dict[int, int]:
+    """Return what each bit of a register's number adds, for those that lead along runs."""
+    layout, form = low.layout(op.result), low.affine.form(op.result)
+    places = [place for name in ("register", "lane", "warp") for place in layout.bases[name]]
+    found: dict[int, int] = {}
+    for axis, extent in enumerate(layout.shape if form is not None else ()):
+        assert form is not None
+        stride, run, _ = low.affine.run(form, axis, extent)
+        for bit, place in enumerate(layout.bases["register"]):
+            step = place[axis]
+            # One bit of a coordinate, that is 0 in what a run's first register holds.
+            alone = step.bit_count() == 1 and sum(other[axis] & step > 0 for other in places) == 1
+            if alone and step < run and stride is not None and sum(map(bool, place)) == 1:
+                found[1 << bit] = stride * step
+    return found
+
+
 def _inputs(low: Lowering, op: Elementwise, register: int) -> list[str]:
     return [low.register(value, register) for value in op.inputs]
 
@@ -123,6 +171,8 @@ def float_rule(low: Lowering, op: Elementwise) -> Callable[[int], str]:
     if op.row.compares:
         return lambda r: compare_floats(low.emit, op.function, element, *_inputs(low, op, r))
     rule = float_function(op.function, element, low)
+    if op.function == "exp" and element == F32 and _is_at_most_0(op.inputs[0]):
+        rule = exp_of_at_most_0(low) or rule
     if rule is None:
         raise TargetError(
             f"{op.name} on {element} values is not available on {low.chip.name}", op.span
@@ -130,6 +180,14 @@ def float_rule(low: Lowering, op: Elementwise) -> Callable[[int], str]:
     if element == F32 and len(op.inputs) > 1 and shape_of(op.result.type):
         rule = _shared_rule(low, op) or rule
     return lambda r: rule(_inputs(low, op, r))
+
+
+def _is_at_most_0(value: Value) -> bool:
+    """Say whether a difference is known not to be above 0: of numbers and their maximum."""
+    while value.op is not None and value.op.converts:
+        (value,) = value.op.operands
+    op = value.op
+    return isinstance(op, Elementwise) and op.function == "sub" and is_at_most(*op.inputs)
 
 
 def _shared_rule(low: Lowering, op: Elementwise) -> Rule | None:

@@ -188,6 +188,10 @@ class Hardware(ABC):
     def wait_for_warp(self, emit: Emitter) -> None:
         """Let all lanes of a warp wait for each other, and see what was written before."""
 
+    def end_stretch(self, emit: Emitter) -> None:
+        """Have nothing that is written from here on be computed before what was written so far."""
+        del emit  # most assemblers leave loads where they are
+
     def wait_for_warps(self, emit: Emitter, number: int, warps: int) -> None:
         """Let so many warps of the block wait for each other at barrier `number`, from 1 on."""
         raise TargetError(f"{self.name} has no barriers of some of a block's warps")
@@ -312,13 +316,19 @@ class Hardware(ABC):
         """Return the low bits of an i32, as an i8 or i16."""
         return emit.trunc(word, "i32", to_type)
 
+    def wide_product(self, emit: Emitter, a: str, b: str) -> str:
+        """Return the i64 that is the product of two i32 without signs."""
+        x, y = (emit.pure(f"zext i32 {v} to i64") for v in (a, b))
+        return emit.pure(f"mul i64 {x}, {y}")
+
     # -- floats ---------------------------------------------------------------------------
     def float_rule(self, emit: Emitter, function: str, type: str) -> Rule | None:
         """Return how this GPU itself computes a function of f32 ("float") or f64 ("double").
 
         None where it does not: functions.py has formulas for most. They are made of these, which
         f32 must have: exp2 log2 sqrt sqrt_rn rsqrt div div_rn reciprocal, and exp or
-        multiply_down (a product rounded down). Within 2 ulp, _rn rounded to nearest.
+        multiply_down (a product rounded down). Within 2 ulp, _rn rounded to nearest. It may have
+        fma_saturated, which ends between 0 and 1 and makes 0 of a NaN.
         """
         if function in ("div", "div_rn"):
             return lambda v: emit.pure(f"fdiv {type} {v[0]}, {v[1]}")

@@ -37,6 +37,7 @@ from workbench.ir import (
     shape_of,
 )
 from workbench.layouts import LinearLayout
+from workbench.ops import Elementwise
 from workbench.source import TargetError
 from workbench.targets.llvm.emit import Emitter
 from workbench.targets.simt.hardware import GLOBAL, Place, pointer_to
@@ -99,6 +100,15 @@ def used_values(module: Module) -> set[Value]:
     return {operand for op in module.walk() for operand in op.operands}
 
 
+def wide_products(module: Module) -> set[frozenset[Value]]:
+    """Return the pairs of values of whose product somebody reads the low and the high half."""
+    found: dict[str, set[frozenset[Value]]] = {"mul": set(), "mulhi": set()}
+    for op in module.walk():
+        if isinstance(op, Elementwise) and op.function in found:
+            found[op.function].add(frozenset(op.inputs))
+    return found["mul"] & found["mulhi"]
+
+
 class Lowering:
     """State of one lowering: the emitter, the module, and where each value is."""
 
@@ -137,6 +147,8 @@ class Lowering:
         self._number = ""
         #: Values that some op reads.
         self.used = used_values(module)
+        #: Pairs of values whose product is computed once for both its halves.
+        self.wide_products = wide_products(module)
         self._scalars: dict[Value, str] = {}
         self._eager: dict[Value, list[str | None]] = {}
         self._packed: dict[Value, list[str]] = {}

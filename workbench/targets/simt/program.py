@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from workbench.ops import Assume, Barrier, NumPrograms, ProgramId, Promise
 from workbench.targets.simt.lowering import Lowering, llvm_type
-from workbench.targets.simt.ops import BlockBarrier, WarpBarrier
+from workbench.targets.simt.ops import Asked, BlockBarrier, WarpBarrier
 from workbench.targets.simt.placing import place_of
 from workbench.targets.simt.rules import as_they_are, elementwise
 from workbench.targets.simt.table import SIMT
 
-SIMT.layouts(ProgramId, NumPrograms, Assume, Barrier, BlockBarrier, WarpBarrier)(as_they_are)
+SIMT.layouts(ProgramId, NumPrograms, Assume, Barrier, BlockBarrier, WarpBarrier, Asked)(as_they_are)
 SIMT.layouts(Promise)(elementwise)
 
 
@@ -64,6 +64,11 @@ def lower_block_barrier(low: Lowering, op: BlockBarrier) -> None:
 @SIMT.lower(WarpBarrier)
 def lower_warp_barrier(low: Lowering, op: WarpBarrier) -> None:
     warp_barrier(low)
+
+
+@SIMT.lower(Asked)
+def lower_asked(low: Lowering, op: Asked) -> None:
+    low.chip.end_stretch(low.emit)
 
 
 def barrier(low: Lowering) -> None:

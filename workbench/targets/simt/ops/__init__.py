@@ -12,6 +12,7 @@ from workbench.targets.simt.ops.programs import (
 )
 from workbench.targets.simt.ops.roles import Roles, all_warps, roles_of
 from workbench.targets.simt.ops.shared import (
+    Asked,
     BlockBarrier,
     SharedAllocate,
     SharedDot,
@@ -21,6 +22,7 @@ from workbench.targets.simt.ops.shared import (
 )
 
 __all__ = [
+    "Asked",
     "BlockBarrier",
     "EachProgram",
     "Roles",

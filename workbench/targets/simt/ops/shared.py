@@ -196,6 +196,19 @@ class WarpBarrier(Op, mnemonic="gpu.warp_barrier", effects=_ISSUE_FENCE, exact=T
         return None
 
 
+class Asked(Op, mnemonic="gpu.asked", effects=_ISSUE_FENCE, exact=True):
+    """What a thread has asked memory for is under way before it computes anything of what follows.
+
+    A barrier orders accesses, between which an assembler puts arithmetic as it likes; here ends
+    what it orders at one time.
+
+        gpu.asked
+    """
+
+    def interpret(self, frame: Frame) -> None:
+        return None
+
+
 def slot_of(frame: Frame, buffer: Value, slot: Value | None) -> Array:
     """Return the contents of a slot of a buffer (None: of all of it), to be read or written."""
     held = frame.memory[int(frame[buffer])]

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import product
 from typing import Any
 
@@ -82,9 +82,14 @@ class _Pending:
     going: Going[_Touch] = field(default_factory=Going[_Touch])
     #: Of a block that is summed up: what its own ops left, not those of regions, in their order.
     straight: dict[_Touch | Access, None] = field(default_factory=dict[Any, None])
+    #: The arguments that an access has been followed by a barrier for, if they overlap.
+    asked: dict[Access, frozenset[_Near]] = field(default_factory=dict[Any, Any])
 
     def copy(self) -> _Pending:
-        return _Pending(dict(self.touches), dict(self.accesses), self.acquired, self.going.copy())
+        return _Pending(
+            dict(self.touches), dict(self.accesses), self.acquired, self.going.copy(),
+            asked=dict(self.asked),
+        )  # fmt: skip
 
     def of_memory_shared(self) -> _Pending:
         """Return what is pending in shared memory alone."""
@@ -97,6 +102,7 @@ class _Pending:
             if round_of is not None:
                 access = replace(access, earlier=(*access.earlier, round_of))
             self.accesses[access] = None
+            self.asked.pop(access, None)
         self.acquired = self.acquired or other.acquired
         self.going.add(other.going)
         for held in (*other.touches, *other.accesses):
@@ -111,7 +117,13 @@ class _Pending:
         for access in accesses:
             self.accesses.pop(access, None)
             self.straight.pop(access, None)
+            self.asked.pop(access, None)
             self.accesses[access] = self.straight[access] = None
+
+    def ask(self, doubts: frozenset[_Near]) -> None:
+        """Note a barrier that is taken if one of some pairs of arguments overlaps."""
+        for access in self.accesses:
+            self.asked[access] = self.asked.get(access, frozenset()) | doubts
 
     def settle(self, last: _Touch | Access) -> None:
         """Forget what the block's own ops left up to `last`, that included."""
@@ -128,6 +140,7 @@ class _Pending:
         self.straight.clear()
         self.touches.clear()
         self.accesses.clear()
+        self.asked.clear()
         self.acquired = None
 
 
@@ -179,7 +192,7 @@ class _Barriers:
         self.costs = is_persistent(module)
         #: Whether what is written at the kernel's start holds for all that follows.
         self.starts = not self.costs and not any(op.side_by_side for op in module.walk())
-        self._near: dict[tuple[Value | None, Value | None], _Near | None] = {}
+        self._near: dict[tuple[Value | str | None, ...], _Near | None] = {}
         #: How many loops are around.
         self.depth = 0
         #: What has to be written at the kernel's start.
@@ -205,6 +218,7 @@ class _Barriers:
         wait = self.wait(own, pending)
         if write and not own.is_barrier:
             self.insert(op, wait)
+            pending.ask(frozenset(d for d in wait.doubts if isinstance(d, _Near)))
         if own.is_barrier or own.waits or (write and wait.reason):
             pending.clear()
         elif wait.reason and (last := self.certain(own, pending)) is not None:
@@ -320,6 +334,8 @@ class _Barriers:
                 doubt = self.doubt(other, access)
                 if doubt is None:
                     return _Wait(words_of(other, access))
+                if doubt in pending.asked.get(other, ()):
+                    continue
                 doubts[doubt] = None
                 near = sum(isinstance(doubt, _Near) for doubt in doubts)
                 if near > MOST_DOUBTS_AT_START or len(doubts) - near > MOST_DOUBTS:
@@ -348,25 +364,47 @@ class _Barriers:
     def near(self, first: Access, second: Access) -> _Near | None:
         """Return what says at the kernel's start whether two accesses meet in any of its rounds.
 
-        Asked in loops, of accesses through different arguments: nearly always these lie apart, and
-        a round has nothing else to wait for.
+        Asked of accesses through different arguments, which nearly always lie apart: in loops,
+        where a round has nothing else to wait for, and where stores and loads take turns, each of
+        which would wait for all before it.
         """
-        if not (self.starts and self.depth):
-            return None  # a barrier of its own costs less where there are no rounds
+        if not self.starts or not (self.depth or self.takes_turns):
+            return None  # a barrier of its own costs less
         if not self.hazards.are_arguments_apart(first, second):
             return None
-        key = first.effect.through, second.effect.through
+        one, other = first.effect, second.effect
+        names = (*self.hazards.roots(one), *self.hazards.roots(other))
+        key = (one.through, other.through) if self.depth else names
         if key not in self._near:
             self._near[key] = None
             asking = MeetAnywhere(self.module, self.hazards.facts, self.builder)
             before = self.builder.span, self.builder.origins
             self.builder.span, self.builder.origins = second.op.span, (second.op.id,)
             with suppress(UnknownError), self.builder.block() as ops:
-                meet = asking.ask(first.effect, second.effect)
-                names = (*self.hazards.roots(first.effect), *self.hazards.roots(second.effect))
+                sides = [(one,), (other,)] if self.depth else map(self.through, names)
+                meet = asking.ask(*sides)
                 self._near[key] = _Near(names, tuple(ops), meet)
             self.builder.span, self.builder.origins = before
         return self._near[key]
+
+    @cached_property
+    def takes_turns(self) -> bool:
+        """Whether outside of loops what follows stores is loaded, more than once."""
+        turns, stored = 0, False
+        for op in self.module.body.ops:
+            effects = [e for e in op.own_effects() if e.space == "global"]
+            turns += stored and any(e.reads and not e.writes for e in effects)
+            stored = any(e.writes for e in effects) or (stored and not effects)
+        return turns > 1
+
+    def through(self, name: str) -> list[Effect]:
+        """Return all accesses of a kernel through an argument."""
+        return [
+            effect
+            for op in self.module.walk()
+            for effect in op.own_effects()
+            if effect.space == "global" and name in self.hazards.roots(effect)
+        ]
 
     def asked(self, first: Access, second: Access) -> Overlap | None:
         """Return what decides whether two accesses meet, if that is worth asking and known here."""

@@ -6,11 +6,11 @@ are the ends of the whole. Masks are left aside, so more bytes are told than are
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import reduce
+from collections.abc import Callable, Iterable
+from functools import partial, reduce
 
 from workbench.analysis.affine import Affine
-from workbench.analysis.forms import Atom, Form
+from workbench.analysis.forms import Atom, Form, number
 from workbench.ir import I1, I64, Builder, Effect, Module, Pointer, Value, element_of, shape_of
 from workbench.ops import (
     Bitcast,
@@ -136,6 +136,8 @@ class Reaches:
                 return point(self.builder.add(NumPrograms(axis=atom.key, type=I64)))
             case "trip":
                 return self._trips(atom.key)
+            case "div" | "rem" if (atom.parts[1].constant or 0) > 0:
+                return self._quotient(atom, shape)
             case "min" | "max":
                 one, other = (self.ends(part, shape) for part in atom.parts)
                 low, high = (self.of(atom.kind, *pair) for pair in zip(one, other, strict=True))
@@ -144,6 +146,16 @@ class Reaches:
                 return self._of_value(atom)
             case _:
                 raise UnknownError
+
+    def _quotient(self, atom: Atom, shape: tuple[int, ...]) -> Ends:
+        """Return the ends of a quotient or remainder by a number above 0."""
+        inner, divisor = atom.parts
+        by = divisor.constant
+        assert by is not None
+        if atom.kind == "rem":
+            return self.number(1 - by), self.number(by - 1)
+        low, high = self.ends(inner, shape)
+        return self.of("div", low, self.number(by)), self.of("div", high, self.number(by))
 
     def _of_value(self, atom: Atom) -> Ends:
         held = self._held(atom.key)
@@ -167,17 +179,34 @@ class MeetAnywhere:
         self._builder = builder
         self._counters = {loop.counter: loop for loop in counted_loops(module.walk())}
 
-    def ask(self, one: Effect, two: Effect) -> Value:
-        """Return whether the bytes between the ends of the two have some in common.
+    def ask(self, one: Iterable[Effect], other: Iterable[Effect]) -> Value:
+        """Return whether the bytes between the ends of some accesses and of others meet.
 
         Raises UnknownError where the arguments of the launch do not tell where these are.
         """
         reaches = Reaches(self._module, self._facts, self._builder, self._trips, lambda _: None)
         self._reaches = reaches
-        (low, high), (first, last) = reaches.addresses(one), reaches.addresses(two)
+        (low, high), (first, last) = self._hull(one), self._hull(other)
         near = reaches.of("and", reaches.of("le", low, last), reaches.of("le", first, high))
         wraps = [reaches.of("xor", v, self._builder.add(Constant(1, I1))) for v in reaches.beside]
         return reduce(lambda found, value: reaches.of("or", found, value), wraps, near)
+
+    def _hull(self, accesses: Iterable[Effect]) -> Ends:
+        """Return the first and last byte of all of some accesses; many lie side by side."""
+        rows: dict[tuple[Form | None, tuple[int, ...]], dict[int, Effect]] = {}
+        for access in accesses:
+            form = None if access.through is None else self._facts.form(access.through)
+            if access.through is None or form is None:
+                raise UnknownError
+            constant = form.terms.get((), 0)
+            row = rows.setdefault((form - number(constant), shape_of(access.through.type)), {})
+            row.setdefault(constant, access)
+        reaches, found = self._reaches, list[Ends]()
+        for row in rows.values():
+            (low, _), (_, high) = (reaches.addresses(row[end(row)]) for end in (min, max))
+            found.append((low, high))
+        lows, highs = zip(*found, strict=True)
+        return reduce(partial(reaches.of, "min"), lows), reduce(partial(reaches.of, "max"), highs)
 
     def _trips(self, counter: Value) -> Ends:
         loop, reaches = self._counters.get(counter), self._reaches
