@@ -17,11 +17,9 @@ from workbench.targets.nvidia.chip import Chip, chip_of
 from workbench.targets.nvidia.table import NVIDIA
 from workbench.targets.simt.lowering import Lowering
 from workbench.targets.simt.ops import is_drawn, is_persistent
-from workbench.targets.simt.rules import as_they_are
 
 #: The first chip that has dependent launches.
 _FIRST = 90
-NVIDIA.layouts(GridDependencyWait, LaunchDependents)(as_they_are)
 
 
 @NVIDIA.lower(GridDependencyWait)

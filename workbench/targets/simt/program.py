@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from workbench.ops import Assume, Barrier, NumPrograms, ProgramId, Promise
+from workbench.ops import (
+    Assume,
+    Barrier,
+    GridDependencyWait,
+    LaunchDependents,
+    NumPrograms,
+    ProgramId,
+    Promise,
+)
 from workbench.targets.simt.lowering import Lowering, llvm_type
 from workbench.targets.simt.ops import Asked, BlockBarrier, WarpBarrier
 from workbench.targets.simt.placing import place_of
 from workbench.targets.simt.rules import as_they_are, elementwise
 from workbench.targets.simt.table import SIMT
 
-SIMT.layouts(ProgramId, NumPrograms, Assume, Barrier, BlockBarrier, WarpBarrier, Asked)(as_they_are)
+SIMT.layouts(
+    ProgramId,
+    NumPrograms,
+    Assume,
+    Barrier,
+    BlockBarrier,
+    WarpBarrier,
+    Asked,
+    GridDependencyWait,
+    LaunchDependents,
+)(as_they_are)
 SIMT.layouts(Promise)(elementwise)
 
 
@@ -40,6 +58,11 @@ def lower_promise(low: Lowering, op: Promise) -> None:
 @SIMT.lower(Assume)
 def lower_assume(low: Lowering, op: Assume) -> None:
     """The analyses have used it; nothing is executed."""
+
+
+@SIMT.lower(GridDependencyWait, LaunchDependents)
+def lower_dependence(low: Lowering, op: GridDependencyWait | LaunchDependents) -> None:
+    """Do nothing: a launch begins when the one in front of it is done, unless a chip has more."""
 
 
 @SIMT.lower(Barrier)
