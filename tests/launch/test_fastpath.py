@@ -19,6 +19,7 @@ from workbench.launch.binding import bind_names, classify
 from workbench.launch.facts import Signature
 from workbench.launch.fastpath import FastPath
 from workbench.launch.grids import resolve_grid
+from workbench.launch.launchers import NOT_GIVEN
 from workbench.runtime import compiling
 from workbench.source.arguments import Argument
 
@@ -55,9 +56,8 @@ class Front:
         self.fast.add(compiled, call, self.runner(compiled), self._choose)
         self.careful.append(sizes)
 
-    def _slow(self, grid, values, extra, num_warps, num_stages, options):
-        if num_warps is not None:
-            options["num_warps"] = num_warps
+    def _slow(self, grid, values, extra, options):
+        options = {name: value for name, value in options.items() if value is not NOT_GIVEN}
         self.first(grid, *extra, **values, **options)
 
     def _publish(self, launch):

@@ -25,6 +25,7 @@ from workbench.launch.guarded import guarding
 from workbench.launch.hulls import asked_of, asked_program, hull_program
 from workbench.launch.index_width import width_program
 from workbench.launch.launchers import (
+    OPTIONS,
     choosing,
     dropping,
     flattened,
@@ -33,6 +34,7 @@ from workbench.launch.launchers import (
     supports,
     table_key,
 )
+from workbench.launch.options import is_heard
 from workbench.source import KernelSource
 from workbench.source.arguments import Argument
 from workbench.source.captures import Captures
@@ -51,7 +53,8 @@ Choose = Callable[[Grid, Sequence[Any]], tuple[Loadable, Runner]]
 class FastPath:
     """The launchers of one kernel for one kind of arguments.
 
-    `publish` is told which launcher calls should go to from now on.
+    `publish` is told which launcher calls should go to from now on; `options` are those that its
+    calls may give by name.
     """
 
     def __init__(
@@ -64,9 +67,11 @@ class FastPath:
         publish: Callable[[Callable[..., Any]], None],
         device: int = 0,
         *,
+        options: Sequence[str] = OPTIONS,
         guarded: bool = False,
     ) -> None:
         self._guarded = guarded
+        self._options = options
         self._source = source
         self._on_gpu = on_gpu
         self._guards = captured.guards
@@ -74,7 +79,7 @@ class FastPath:
         self._table: dict[Any, Runner] = {}
         self._python = make_launcher(
             source, call.kinds, on_gpu, self._table, slow, captured.guards, device,
-            guarded=guarded,
+            options=self._options, guarded=guarded,
         )  # fmt: skip
         #: By key: the runner that takes values only, and what guards it.
         self._plain: dict[Any, tuple[Runner, Guard]] = {}
@@ -96,7 +101,9 @@ class FastPath:
 
         `checked` picks what a guarded path runs where it is not known that no access goes wrong.
         """
-        known = _Known(self._source, kernel, call, runner, guarded=self._guarded)
+        known = _Known(
+            self._source, kernel, call, runner, options=self._options, guarded=self._guarded
+        )
         with self._lock:
             if known.key in self._table:  # launches of another kind were the latest for a while
                 return
@@ -212,9 +219,9 @@ class FastPath:
             else:
                 return None
         options = [
-            native_plan.Slot(name, "n", places[name])
-            for name in ("num_warps", "num_stages")
-            if name in places
+            native_plan.Slot(name, _constant_kind(latest.options[name]), places[name])
+            for name in self._options
+            if name in places and name in latest.options
         ]
         if any(slot.kind == "x" for slot in slots) or len(places) != len(slots) + len(options):
             return None
@@ -244,7 +251,9 @@ class FastPath:
         given = [slot.name for slot in plan.options]
         same = known.slot_kinds == self._known[0].slot_kinds if self._known else True
         defaults = all(known.values[name] is value for name, value in plan.defaults)
-        options = sorted(known.options) == sorted(given)
+        options = sorted(known.options) == sorted(given) and all(
+            slot.kind == _constant_kind(known.options[slot.name]) for slot in plan.options
+        )
         if code is None or code.launch != plan.launch or not (same and defaults and options):
             return
         if self._guarded and (known.condition is None or not known.outcome):
@@ -296,6 +305,7 @@ class _Known:
         call: Call,
         runner: Runner,
         *,
+        options: Sequence[str],
         guarded: bool = False,
     ) -> None:
         self.guarded = guarded
@@ -307,7 +317,7 @@ class _Known:
             for (name, value), kind in zip(call.values.items(), call.kinds, strict=True)
         }
         #: The key in the Python launcher's table.
-        self.key = table_key(source, call.kinds, self.values, self.options)
+        self.key = table_key(source, call.kinds, self.values, self.options, options)
         passed = [
             leaf
             for (name, known), kind in zip(call.known, call.kinds, strict=True)
@@ -423,7 +433,7 @@ def _slot_kind(kind: str, known: Argument, value: Any) -> str:
     word = known.type or ""
     match kind:
         case "c":
-            return "n" if type(value) is int and abs(value) < 2**62 else "o"
+            return _constant_kind(value)
         case "u":
             return "x"
         case "f":
@@ -434,12 +444,22 @@ def _slot_kind(kind: str, known: Argument, value: Any) -> str:
             return kind
 
 
+def _constant_kind(value: Any) -> str:
+    """Return the kind of what is part of the code: a number, or the very object."""
+    return "n" if type(value) is int and abs(value) < 2**62 else "o"
+
+
+def with_options(names: Sequence[str], call: Call) -> tuple[str, ...]:
+    """Return the options that launchers take by name once they know a call, too."""
+    return (*names, *sorted(set(call.options) - set(names)))
+
+
 def accepts(source: KernelSource, call: Call, *, guarded: bool = False) -> bool:
     """Say whether launches like this one can be made by generated code."""
     if guarded and "u" in call.kinds:
         return False
-    options = set(call.options) - {"num_warps", "num_stages"}
-    if options or call.places or not supports(source, call.kinds):
+    heard = all(is_heard(name, value) for name, value in call.options.items())
+    if not heard or call.places or not supports(source, call.kinds):
         return False
     arrays_given = (
         leaf

@@ -9,7 +9,7 @@ reads addresses, dtypes and devices, tests the facts, looks up one table and cal
 finds. Whatever it does not know goes to `slow`, which binds with care, compiles, words the errors
 and adds an entry to the table. For a kernel `add(x_ptr, n, BLOCK)` it reads
 
-    def launch(_grid, x_ptr=_d0, n=_d1, BLOCK=1024, *_extra, num_warps=None, ..., **_options):
+    def launch(_grid, x_ptr=_d0, n=_d1, BLOCK=1024, *_extra, num_warps=_absent, ..., **_options):
         try:
             _p0 = x_ptr.data_ptr()
             _run = _table[x_ptr.dtype, x_ptr.get_device(), (_p0 & 15) == 0, n.__class__, ...]
@@ -36,6 +36,8 @@ from workbench.source.watched import ABSENT, Watched
 # -- generated launchers ----------------------------------------------------------------------
 #: What a launcher passes on for a parameter that a call leaves out.
 NOT_GIVEN: Any = type("NotGiven", (), {"__repr__": lambda _: "<not given>"})()
+#: Options that launchers take by name, whether or not a call gives them.
+OPTIONS = ("num_warps", "num_stages")
 
 
 def make_launcher(
@@ -47,13 +49,17 @@ def make_launcher(
     guards: Sequence[tuple[Any, str, Any]],
     device: int = 0,
     *,
+    options: Sequence[str] = OPTIONS,
     guarded: bool = False,
 ) -> Callable[..., Any]:
     """Return the launcher for one kind of arguments; see the top of this file.
 
-    A guarded one hands on the arrays behind the values, for whoever asks for their storages.
+    `options` are those that calls give by name. A guarded one hands on the arrays behind the
+    values, for whoever asks for their storages.
     """
-    text, names = launcher_text(source, kinds, on_gpu, guards, device, guarded=guarded)
+    text, names = launcher_text(
+        source, kinds, on_gpu, guards, device, options=options, guarded=guarded
+    )
     names |= {"_table": table, "_slow": slow, "_stream": raw_stream(), "_resolve": resolve_grid}
     names["_flat"] = flattened
     exec(compile(text, f"<launcher of {source.name}>", "exec"), names)
@@ -66,7 +72,7 @@ def supports(source: KernelSource, kinds: str) -> bool:
     Its own names begin with an underscore, so no parameter may.
     """
     names = [p.name for p in source.parameters]
-    taken = "num_warps" in names or "num_stages" in names
+    taken = not set(OPTIONS).isdisjoint(names)
     return "x" not in kinds and not taken and not any(name.startswith("_") for name in names)
 
 
@@ -77,11 +83,12 @@ def launcher_text(
     guards: Sequence[tuple[Any, str, Any]],
     device: int = 0,
     *,
+    options: Sequence[str] = OPTIONS,
     guarded: bool = False,
 ) -> tuple[str, dict[str, Any]]:
     """Return the launcher's text and the objects that it names."""
     names = [p.name for p in source.parameters]
-    scope: dict[str, Any] = {}
+    scope: dict[str, Any] = {"_absent": NOT_GIVEN}
     for number, parameter in enumerate(source.parameters):
         scope[f"_d{number}"] = NOT_GIVEN if parameter.required else parameter.default
     head = ", ".join(["_grid", *(f"{name}=_d{n}" for n, name in enumerate(names)), "*_extra"])
@@ -108,13 +115,14 @@ def launcher_text(
     if on_gpu:
         where = f"_stream({names[tensors[0]]}.get_device())" if tensors else "_stream(_device)"
         scope["_device"] = device
-    slow = f"return _slow(_grid, {{{given}}}, _extra, num_warps, num_stages, _options)"
+    named = ", ".join(f"'{name}': {name}" for name in options)
+    slow = f"return _slow(_grid, {{{given}}}, _extra, {{{named}, **_options}})"
     body = [
-        f"def launch({head}, num_warps=None, num_stages=None, **_options):",
+        f"def launch({head}, {', '.join(f'{n}=_absent' for n in options)}, **_options):",
         "    try:",
         *(f"        _p{n} = {names[n]}.data_ptr()" for n in tensors),
         *(f"        _k{n}, _v{n} = _flat({names[n]})" for n in nested),
-        f"        _run = _table[{', '.join(_key_words(names, kinds))}]",
+        f"        _run = _table[{', '.join(_key_words(names, kinds, options))}]",
         "    except Exception:",
         f"        {slow}",
         f"    if {' or '.join(checks)}:",
@@ -133,8 +141,8 @@ def launcher_text(
     return "\n".join(body) + "\n", scope
 
 
-def _key_words(names: Sequence[str], kinds: str) -> list[str]:
-    """Return what identifies the arguments' types and facts: must agree with `table_key`."""
+def _key_words(names: Sequence[str], kinds: str, options: Sequence[str]) -> list[str]:
+    """Return what identifies arguments' types and facts, and options: as `table_key` does."""
     key: list[str] = []
     for place, (name, kind) in enumerate(zip(names, kinds, strict=True)):
         match kind:
@@ -148,11 +156,15 @@ def _key_words(names: Sequence[str], kinds: str) -> list[str]:
                 key.append(f"_k{place}")
             case _:
                 key.append(f"{name}.__class__")
-    return [*key, "num_warps", "num_stages"]
+    return [*key, *(word for name in options for word in (name, f"{name}.__class__"))]
 
 
 def table_key(
-    source: KernelSource, kinds: str, values: Mapping[str, Any], options: Mapping[str, Any]
+    source: KernelSource,
+    kinds: str,
+    values: Mapping[str, Any],
+    given: Mapping[str, Any],
+    options: Sequence[str] = OPTIONS,
 ) -> Any:
     """Return the key that the launcher computes for a call."""
     key: list[Any] = []
@@ -168,7 +180,10 @@ def table_key(
             key.append(flattened(value)[0])
         else:
             key.append(value.__class__)
-    return (*key, options.get("num_warps"), options.get("num_stages"))
+    for name in options:
+        value = given.get(name, NOT_GIVEN)
+        key += [value, value.__class__]
+    return tuple(key)
 
 
 def flattened(value: Any) -> tuple[tuple[Any, ...], list[Any]]:

@@ -100,9 +100,23 @@ def check_options(
     return tuple(sorted(chosen.items()))
 
 
-def _say_unheard(name: str, value: Any) -> None:
+def is_heard(word: str, value: Any) -> bool:
+    """Say whether an option is obeyed or asks for nothing: then no line of the user's is told."""
+    name = SHORT_FORMS.get(word, word)
+    if isinstance(value, bool | int) or value is None:
+        return name in DEFAULTS or (name in _UNHEARD and not _unheard(name, value))
+    return False
+
+
+def _unheard(name: str, value: Any) -> str:
+    """Return what is done instead of what an option asks for, "" if it asks for nothing."""
     unset, instead = _UNHEARD[name]
-    if instead and value is not None and value != unset and (value or unset):
+    asks = value is not None and value != unset and (value or unset)
+    return instead if asks else ""
+
+
+def _say_unheard(name: str, value: Any) -> None:
+    if instead := _unheard(name, value):
         text = f"{name}={shown(value, 40)} has no effect: {instead}"
         warn_user(text, UnheardOptionWarning)
 

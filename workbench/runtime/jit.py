@@ -32,7 +32,7 @@ from workbench.launch.binding import (
 from workbench.launch.facts import Signature
 from workbench.launch.grids import Grid, resolve_grid
 from workbench.launch.index_width import fits_launch
-from workbench.launch.launchers import NOT_GIVEN
+from workbench.launch.launchers import NOT_GIVEN, OPTIONS
 from workbench.launch.options import without_effect
 from workbench.runtime import guards, hooks, knobs
 from workbench.runtime.bound import load
@@ -141,6 +141,8 @@ class JITFunction(JITCallable, KernelInterface[T]):
         self._named: dict[str, KernelSource] = {}
         self._loaded: set[tuple[str, int]] = set()
         self._launch: Callable[..., Any] = self._first_launch
+        #: Options that launchers take by name.
+        self._options = OPTIONS
         self._fast: dict[tuple[str, int, tuple[Any, ...]], fastpath.FastPath] = {}
 
     # -- what it is -----------------------------------------------------------------------
@@ -375,22 +377,17 @@ class JITFunction(JITCallable, KernelInterface[T]):
         grid: Any,
         values: dict[str, Any],
         extra: tuple[Any, ...],
-        num_warps: Any,
-        num_stages: Any,
         options: dict[str, Any],
     ) -> Any:
         """Take over from a launcher that does not know a call.
 
         It may be one that was kept while launches of another kind became the latest: those know.
         """
+        options = {name: value for name, value in options.items() if value is not NOT_GIVEN}
         if extra:
             return self._call(grid, *values.values(), *extra, **options)
         given = {name: value for name, value in values.items() if value is not NOT_GIVEN}
         given |= options
-        if num_warps is not None:
-            given["num_warps"] = num_warps
-        if num_stages is not None:
-            given["num_stages"] = num_stages
         asked: set[int] = _asked.__dict__.setdefault("kernels", set())
         if id(self) in asked:
             return self._launch_and_install(grid, **given)
@@ -417,8 +414,10 @@ class JITFunction(JITCallable, KernelInterface[T]):
         watched = replace(self.captures, guards=[*self.captures.guards, *reached])
         # Where an array says it, one launcher serves all GPUs.
         place = int(gpu) if "t" in call.kinds else device
-        identity = call.kinds, place, (guarded, *map(guard_key, reached))
         with self._lock:
+            # Calls with an option and without it share a launcher, which would change else.
+            options = self._options = fastpath.with_options(self._options, call)
+            identity = call.kinds, place, (options, guarded, *map(guard_key, reached))
             path = self._fast.get(identity)
             if path is None:
                 path = self._fast[identity] = fastpath.FastPath(
@@ -429,6 +428,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
                     self._slow,
                     self._set_launch,
                     device,
+                    options=options,
                     guarded=guarded,
                 )
             choose = self._chooser(kernel, call, device)

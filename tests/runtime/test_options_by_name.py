@@ -1,0 +1,82 @@
+"""Launches that give options by name are as fast as those that give none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import workbench as wb
+from tests.runtime.kernels import add
+from workbench.launch import fastpath
+from workbench.launch.options import UnheardOptionWarning
+from workbench.runtime.jit import JITFunction
+
+torch = pytest.importorskip("torch")
+
+NATIVE = "builtin_function_or_method"
+
+
+@pytest.fixture
+def careful(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Return the launches that were bound with care: what they were given by name."""
+    told: list[dict[str, Any]] = []
+    bind = JITFunction._careful
+
+    def noted(self: Any, grid: Any, args: Any, given: Any) -> Any:
+        told.append(given)
+        return bind(self, grid, args, given)
+
+    monkeypatch.setattr(JITFunction, "_careful", noted)
+    return told
+
+
+def launch(kernel: Any, **options: Any) -> Any:
+    x, y, out = (torch.ones(64) for _ in range(3))
+    made = kernel[(1,)](x, y, out, 64, BLOCK=64, **options)
+    assert torch.equal(out, x + y)
+    return made
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"maxnreg": 40}, {"num_ctas": 1, "enable_fp_fusion": False}, {"launch_pdl": True},
+     {"num_warps": 8, "maxnreg": 64}, {"warps": 2}, {"waves_per_eu": 2}],
+)  # fmt: skip
+def test_what_is_given_each_time_goes_to_native_code(
+    options: dict[str, Any], careful: list[dict[str, Any]]
+) -> None:
+    kernel = wb.jit(add.fn)
+    for _ in range(2 * fastpath.NATIVE_AFTER):
+        launch(kernel, **options)
+    assert len(careful) == 1
+    assert type(kernel._launch).__name__ == NATIVE
+
+
+def test_calls_with_options_and_without_share_a_launcher(careful: list[dict[str, Any]]) -> None:
+    kernel = wb.jit(add.fn)
+    kinds = [{}, {"exact": True}, {"maxnreg": 40}, {"exact": True, "maxnreg": 40}, {"exact": False}]
+    made = [launch(kernel, **options) for options in kinds]
+    launch(kernel)  # through the launcher that knows all names by now
+    careful.clear()
+    for _ in range(40):
+        for options, first in zip(kinds, made, strict=True):
+            assert launch(kernel, **options).hash == first.hash
+    assert len(careful) <= len(kinds)
+    assert len({kernel.hash for kernel in made}) == 4  # False is what nobody says
+
+
+def test_what_is_not_done_here_is_said_each_time(careful: list[dict[str, Any]]) -> None:
+    kernel = wb.jit(add.fn)
+    for _ in range(3):
+        with pytest.warns(UnheardOptionWarning, match="ptx_options"):
+            launch(kernel, ptx_options="-v")
+    assert len(careful) == 3
+
+
+def test_a_value_that_is_equal_and_of_another_type_is_looked_at() -> None:
+    kernel = wb.jit(add.fn)
+    launch(kernel, num_warps=1)
+    launch(kernel, num_warps=1)
+    with pytest.raises(wb.KernelError, match="num_warps is a positive integer, got True"):
+        launch(kernel, num_warps=True)
