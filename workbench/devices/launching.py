@@ -51,10 +51,10 @@ def _launch(kind: int, function: Any, *arguments: Any) -> tuple[Any, ...]:
 
 def address_of(attribute: int) -> int:
     """Return where native code does that, 0 if the library cannot be opened by name."""
-    address = cuda.launch_address(with_attributes=bool(attribute))
-    if not (attribute and address):
-        return address
-    return _native(address, attribute).addresses["launch"]
+    if not attribute:
+        return cuda.launch_address()
+    address = cuda.launch_address(with_attributes=True)
+    return _native(address, attribute).addresses["launch"] if address else 0
 
 
 @cache
