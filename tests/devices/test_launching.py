@@ -42,7 +42,7 @@ def test_native_code_hands_on_all_that_it_gets(monkeypatch: Any, attribute: int)
     callback = kind(launched)
     address = ctypes.cast(callback, _POINTER).value
     monkeypatch.setattr(
-        cuda, "launch_address", lambda *, with_attributes: address * with_attributes
+        cuda, "launch_address", lambda *, with_attributes: address if with_attributes else 0
     )
     words = [_POINTER, *[_WORD] * 7, *[_POINTER] * 3]
     launch = ctypes.CFUNCTYPE(ctypes.c_int, *words)(launching.address_of(attribute))
@@ -54,5 +54,5 @@ def test_native_code_hands_on_all_that_it_gets(monkeypatch: Any, attribute: int)
 
 
 def test_without_a_driver_there_is_no_address(monkeypatch: Any) -> None:
-    monkeypatch.setattr(cuda, "launch_address", lambda *, with_attributes: 0)
+    monkeypatch.setattr(cuda, "launch_address", lambda **_: 0)
     assert launching.address_of(6) == launching.address_of(0) == 0
