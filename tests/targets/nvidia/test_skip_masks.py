@@ -188,7 +188,7 @@ def drawn(x_ptr, o_ptr, S, T, WIDE: tl.constexpr, N: tl.constexpr):
     """Sums of the numbers whose hash is small: of 64 bits, which wrap, or of a small factor."""
     n = tl.arange(0, N)
     total = 0.0
-    for start in range(0, 3):
+    for start in range(3):
         x = tl.load(x_ptr + start + n, mask=n < S, other=0.0)
         at = (start + n).to(tl.int64)
         keep = (at * 6364136223846793005 if WIDE else at * 3) < T
