@@ -8,7 +8,7 @@ from math import gcd, lcm, prod
 from typing import Any, Protocol
 
 from workbench.analysis.forms import Atom, Form, Monomial, all_atoms, number
-from workbench.ir import I32, Op, Pointer, Scalar, Value, element_of, shape_of
+from workbench.ir import I32, I64, Op, Pointer, Scalar, Value, element_of, shape_of
 from workbench.ops import (
     AddPointer,
     Bitcast,
@@ -31,6 +31,8 @@ from workbench.ops.numbers import truncated_quotient, truncated_remainder
 
 #: Products of sums with more terms than this say nothing that anybody asks for.
 _MOST_TERMS = 64
+#: Numbers of 64 bits that count elements of arrays have smaller factors than this.
+_LARGEST_FACTOR = 1 << 40
 Rename = Callable[[int], Form]
 
 #: What atoms of two known numbers are.
@@ -115,12 +117,22 @@ def _elementwise(self: Forms, op: Elementwise) -> Form | None:
     if op.function in ("div", "rem", "min", "max"):
         return opaque(self, op.function, (a, b))
     exact = _polynomial(op.function, a, b)
-    if exact is None or element != I32 or op.no_wrap:
+    if exact is None or op.no_wrap or not _may_wrap(element, (a, b, exact)):
         return exact
     # It may wrap, then it is no polynomial; a power of two that divides it still does.
     if not shape_of(op.result.type):
         return self.promised(op.result, 1, exact)
     return self.unknown(op.result, 1, exact) if self.tiles else None
+
+
+def _may_wrap(element: Any, forms: Iterable[Form]) -> bool:
+    """Say whether what is computed of forms, and is not known to fit its type, is taken to wrap.
+
+    Of 64 bits with factors that no array needs: multipliers of hashes, bits shifted to the top.
+    """
+    if element == I64:
+        return any(abs(c) >= _LARGEST_FACTOR for form in forms for c in form.terms.values())
+    return element == I32
 
 
 def _polynomial(function: str, a: Form, b: Form) -> Form | None:

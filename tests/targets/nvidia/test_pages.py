@@ -20,8 +20,8 @@ from tests.passes.pipelines import gpu_steps, tile_steps
 from tests.targets.nvidia.hazards import simulate
 from tests.targets.nvidia.raising import SM_90A, may_run
 from workbench.analysis.forms import number
-from workbench.ir import Module, Op
-from workbench.ops import For, Load
+from workbench.ir import I64, Module, Op
+from workbench.ops import Elementwise, For, Load, Select
 from workbench.source import KernelError
 from workbench.targets.nvidia.form_values import Scalars
 from workbench.targets.nvidia.ops import TensorCopy, TensorLoad
@@ -29,6 +29,7 @@ from workbench.targets.nvidia.passes.feeders import Feeders
 from workbench.targets.nvidia.passes.tma_plans import Plans
 from workbench.targets.nvidia.raising import _Planner
 from workbench.targets.simt.ops import is_persistent, roles_of
+from workbench.targets.simt.passes.guarded_work import without_branch
 from workbench.targets.simt.passes.shared_memory import allocate
 
 HEAD, GROUP, HEADS_KV, NOWHERE = 16, 4, 2, 1 << 28
@@ -287,3 +288,48 @@ def test_warps_part_behind_an_early_return(assumes: bool):
         return [a, b, np.ones(2 * 64 * 64 + 8, np.float32), counts, 64]
 
     assert meaning(found, (2,), arguments()) == meaning(module, (2,), arguments())
+
+
+def stepping(a_ptr, b_ptr, c_ptr, counts_ptr, steps_ptr, K, M: tl.constexpr, N: tl.constexpr,
+             BK: tl.constexpr):  # fmt: skip
+    """A program without work has a step of 0, numbers that fit nothing and a broken promise."""
+    pid = tl.program_id(0)
+    count = tl.load(counts_ptr + pid)
+    if count <= 0:
+        return
+    step = tl.load(steps_ptr + pid)
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, BK)
+    large = step * step * step * step * step
+    where = tl.multiple_of(count * 8, 16) + 64 // large
+    total = tl.zeros((M, N), tl.float32)
+    for start in range(0, K, step):
+        a = tl.load(a_ptr + (pid * M + m)[:, None] * K + (start + k)[None, :])
+        b = tl.load(b_ptr + (start + k)[:, None] * N + n[None, :])
+        total = tl.dot(a, b, total)
+    tl.store(c_ptr + where + m[:, None] * N + n[None, :], total)
+
+
+def test_what_holds_in_a_branch_alone_is_said_of_nothing_outside():
+    """Work that is taken out of its branch has no rounds and no flags of what only fits there."""
+    words = "*fp16:16 *fp16:16 *fp32:16 *i32:16 *i32:16 i32:16"
+    module = tile_ir(stepping, words, {"M": 64, "N": 64, "BK": 16}, num_warps=4, num_stages=2)
+    final = [module, *(after for _, after in tile_steps(module))][-1]
+    final = replace(final, attributes={**final.attributes, "narrow_index": True})
+    outside = without_branch(steps(final)["hoist-invariants"], SM_90A)
+    assert outside is not None
+    top = [op for op in outside.body.ops if isinstance(op, Elementwise) and op.function == "mul"]
+    wide = [op for op in top if op.result.type == I64]
+    # The square of a number of 32 bits always fits 64, further powers do not.
+    assert {op.no_wrap for op in wide} == {False, True}
+    (loop,) = (op for op in outside.body.ops if isinstance(op, For))
+    assert isinstance(loop.step.op, Select)
+    assert all(op.no_wrap for op in final.walk() if op.results and op.results[0].type == I64
+               and isinstance(op, Elementwise) and op.function == "mul")  # fmt: skip
+
+    def arguments() -> list[Any]:
+        a, b = numbers(64 * 64, np.float16, 0), numbers(64 * 64, np.float16, 1)
+        counts, by = np.array([2, -1], np.int32), np.array([16, 0], np.int32)
+        return [a, b, np.ones(64 * 64 + 80, np.float32), counts, by, 64]
+
+    for after in (outside, [*steps(final, warp_specialize=True, persistent=False).values()][-1]):
+        assert meaning(after, (2,), arguments()) == meaning(module, (2,), arguments())

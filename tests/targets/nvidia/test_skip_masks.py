@@ -182,3 +182,33 @@ def test_what_is_kept_by_a_predicate_has_no_branch(kept: bool, elements: int, ex
         len([b for b in branches(last) if any(isinstance(op, Select) for op in b.otherwise.ops)])
         == expected
     )
+
+
+def drawn(x_ptr, o_ptr, S, T, WIDE: tl.constexpr, N: tl.constexpr):
+    """Sums of the numbers whose hash is small: of 64 bits, which wrap, or of a small factor."""
+    n = tl.arange(0, N)
+    total = 0.0
+    for start in range(3):
+        x = tl.load(x_ptr + start + n, mask=n < S, other=0.0)
+        at = (start + n).to(tl.int64)
+        keep = (at * 6364136223846793005 if WIDE else at * 3) < T
+        total += tl.sum(tl.where(keep, x, 0.0))
+    tl.store(o_ptr, total)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_numbers_that_wrap_are_compared_one_by_one(wide: bool):
+    """The last of them says nothing of the others."""
+    words = "*fp32:16 *fp32:16 i32:16 i32"
+    module = tile_ir(drawn, words, {"WIDE": wide, "N": 1024}, num_warps=4)
+    after = in_gpu_ir(module)
+    assert bool(branches(after)) == (not wide)
+    for least in (0, -5, 300):
+        values = np.arange(1, 1027).astype(np.float32)
+        got = np.zeros(1, np.float32)
+        meaning(after, (1,), [values, got, 1024, least])
+        factor, wanted = np.int64(6364136223846793005 if wide else 3), np.float32(0)
+        for start in range(3):
+            hashes = (start + np.arange(1024)) * factor
+            wanted += np.where(hashes < least, values[start : start + 1024], 0).sum()
+        assert got[0] == wanted

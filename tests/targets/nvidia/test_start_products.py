@@ -16,7 +16,17 @@ from tests.targets.nvidia.hazards import RaceError, simulate
 from tests.targets.nvidia.test_ptx import needs_ptxas
 from tests.targets.nvidia.test_roles import ordered
 from tests.targets.nvidia.test_warpgroups import SM_90A, compiled, in_gpu_ir, products, without
-from workbench.ir import Block, Builder, Module, Op, Shared, Value, rebuild, walk
+from workbench.ir import (
+    Block,
+    Builder,
+    InvalidModuleError,
+    Module,
+    Op,
+    Shared,
+    Value,
+    rebuild,
+    walk,
+)
 from workbench.ops import For
 from workbench.targets.nvidia.ops import WaitProducts, WarpgroupDot
 from workbench.targets.simt.lowering import used_values
@@ -278,6 +288,20 @@ def test_what_a_product_reads_is_kept_until_it_is_waited_for():
     racing = rebuild(placed, lambda op, _: () if op.id in barriers else None)
     with pytest.raises(RaceError):
         simulate(racing, offsets, total, (1,), [*arrays, 2], SM_90A)
+
+
+def test_writing_what_a_product_under_way_reads_is_refused():
+    """No barrier helps: whoever lets a product go on has to wait for it before its operands go."""
+    words = "*fp16:16 *fp16:16 *fp16:16 *fp16:16 *fp16:16 *fp16:16 i32"
+    sizes = {"FORM": "stored", "M": 64, "N": 64}
+    module = tile_ir(with_scratch, words, sizes, num_warps=4, num_stages=1, overlap=False)
+    last = going_on(in_gpu_ir(module))
+    ordered(last)
+    wrong = without(
+        last, lambda op: op.changed(pending=1) if isinstance(op, WaitProducts) else None
+    )
+    with pytest.raises(InvalidModuleError, match="a product under way still reads"):
+        ordered(wrong)
 
 
 def overwritten(placed: Module, offsets: dict[int, int]) -> list[Op]:

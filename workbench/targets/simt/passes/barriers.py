@@ -13,7 +13,8 @@ made by many warps, which run at different speeds. A barrier stands between two 
   has acquired, all warps may use.
 
 What goes on after its op (a product's reads, going.py) is under way until somebody has waited for
-it: a barrier in between orders nothing of it, one behind the wait does.
+it: a barrier in between orders nothing of it, one behind the wait does. A module in which bytes are
+written that a product under way still reads is refused: no barrier helps.
 
 The order that is asked for is a union over all ways through the program, loops included; a loop is
 summed up once, so the work grows with the program's length, whatever the depth of its loops.
@@ -28,7 +29,18 @@ from functools import cached_property, reduce
 from itertools import product
 from typing import Any
 
-from workbench.ir import U64, Block, Builder, Effect, Module, Op, Shared, Value, shape_of
+from workbench.ir import (
+    U64,
+    Block,
+    Builder,
+    Effect,
+    InvalidModuleError,
+    Module,
+    Op,
+    Shared,
+    Value,
+    shape_of,
+)
 from workbench.ops import Bitcast, Constant, Elementwise, pointee_of
 from workbench.passes.manager import Remarks
 from workbench.targets.simt.corners import Elements
@@ -215,6 +227,8 @@ class _Barriers:
 
     def op(self, op: Op, pending: _Pending, write: bool) -> None:
         own = self.own(op)
+        if write:
+            self.refuse(op, own, pending)
         wait = self.wait(own, pending)
         if write and not own.is_barrier:
             self.insert(op, wait)
@@ -318,11 +332,17 @@ class _Barriers:
         return _Touch(*self.buffers[buffer], writes=effect.writes, ring=ring)
 
     # -- what must wait -------------------------------------------------------------------
+    def refuse(self, op: Op, own: _Own, pending: _Pending) -> None:
+        """Raise an error where an op writes what is read by one that nobody has waited for."""
+        if any(a.conflicts(b) for a in own.before for b in pending.going.since):
+            raise InvalidModuleError(
+                f"{op!r} at {op.span} writes shared memory that a product under way still reads: "
+                "it has to be waited for"
+            )
+
     def wait(self, own: _Own, pending: _Pending) -> _Wait:
         """Say why an op has to wait for what is pending, or on what it depends."""
-        if any(
-            a.conflicts(b) for a in own.before for b in (*pending.touches, *pending.going.since)
-        ):
+        if any(a.conflicts(b) for a in own.before for b in pending.touches):
             return _Wait("the shared memory it uses may still be in use")
         doubts: dict[Doubt | Overlap | _Near, None] = {}
         for access in own.accesses:
