@@ -15,13 +15,14 @@ from functools import partial
 
 from workbench.ir import Block, Module, Op, Value, walk
 from workbench.layouts import LinearLayout
+from workbench.ops import For
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.chip import Chip, chip_of, residency
 from workbench.targets.simt.ops import all_warps
 from workbench.targets.simt.ops.roles import roles_of
 from workbench.targets.simt.passes.shared_memory import bytes_needed
-from workbench.targets.simt.pressure import is_written_where_used, peak_in
-from workbench.targets.simt.rules import Device, InRegisters, RuleTable
+from workbench.targets.simt.pressure import peak
+from workbench.targets.simt.rules import Device, InRegisters, RuleTable, Stored
 
 #: Registers of a thread beside tiles of floats, about.
 _BESIDE_TILES = 32
@@ -60,10 +61,22 @@ def kept_operands(
     return kept
 
 
+def may_stay(loop: For, module: Module, rules: RuleTable) -> tuple[int, int]:
+    """Return the registers of a thread in which operands of a loop could stay, and their bytes."""
+    if module.attributes.get("keep_operands") is False or roles_of(module) is not None:
+        return 0, 0
+    made, found = _made_in(loop), dict[Value, tuple[int, int]]()
+    for op in loop.body.ops:
+        for how, one in _first_stored(op, rules):
+            if one.tile not in made:
+                words = how.layout.registers() * one.buffer.element.itemsize // 4
+                found[one.tile] = words, one.buffer.bytes
+    return sum(words for words, _ in found.values()), sum(size for _, size in found.values())
+
+
 def _resident(module: Module, unit: Chip, have: int) -> tuple[int, int]:
     """Return about how many registers a thread needs, and how many warps are resident then."""
-    anew = (op for op in module.walk() if is_written_where_used(op))
-    needed = _BESIDE_TILES + peak_in(module.body, [v for op in anew for v in op.results])
+    needed = _BESIDE_TILES + peak(module)[1]
     warps = all_warps(module)
     return needed, residency(unit, warps, min(needed, have), bytes_needed(module, unit)).warps
 
@@ -73,14 +86,20 @@ def _staying(module: Module, rules: RuleTable) -> list[dict[Op, InRegisters]]:
     found: dict[tuple[Value, LinearLayout], dict[Op, InRegisters]] = {}
     stays = set[tuple[Value, LinearLayout]]()
     for op, loop in _with_loops(module.body, None):
-        how = rules.in_registers_of(op)
-        if how is None or how.operand not in [one.tile for one in rules.stored_of(op)]:
-            continue
-        key = how.operand, how.layout
-        found.setdefault(key, {})[op] = how
-        if loop is not None and how.operand not in _made_in(loop):
-            stays.add(key)
+        for how, _ in _first_stored(op, rules):
+            key = how.operand, how.layout
+            found.setdefault(key, {})[op] = how
+            if loop is not None and how.operand not in _made_in(loop):
+                stays.add(key)
     return [readers for key, readers in found.items() if key in stays]
+
+
+def _first_stored(op: Op, rules: RuleTable) -> list[tuple[InRegisters, Stored]]:
+    """Return the operand of an op that would be stored and could be in registers, if it has one."""
+    how = rules.in_registers_of(op)
+    if how is None or how.operand.op is None:
+        return []
+    return [(how, one) for one in rules.stored_of(op) if one.tile is how.operand][:1]
 
 
 def _with_loops(block: Block, loop: Op | None) -> Iterator[tuple[Op, Op | None]]:

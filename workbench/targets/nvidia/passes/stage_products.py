@@ -121,7 +121,10 @@ def _stays(one: Stored, how: InRegisters | None) -> bool:
 
 def _store(tile: Value, type: Shared | LinearLayout, builder: Builder) -> Value:
     if isinstance(type, LinearLayout):
-        return builder.add(ConvertLayout(tile, type), tile.hint)
+        held = builder.add(ConvertLayout(tile, type), tile.hint)
+        # Copies of boxes may fill the bytes that threads have just written on the way.
+        builder.insert(FenceProducts())
+        return held
     buffer = builder.add(SharedAllocate(type=type), tile.hint)
     builder.insert(SharedStore(tile, buffer))
     builder.insert(FenceProducts())
