@@ -98,7 +98,9 @@ def peak(module: Module, least: int = 0) -> tuple[Op | None, int]:
 
     (None, 0) where all tiles together fill no more than `least`.
     """
-    found = _Peak(value for op in module.walk() if is_written_where_used(op) for value in op.results)
+    found = _Peak(
+        value for op in module.walk() if is_written_where_used(op) for value in op.results
+    )
     if found.all_of(module) <= least:
         return None, 0
     found.block(module.body, {})

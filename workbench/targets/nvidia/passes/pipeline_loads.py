@@ -258,6 +258,7 @@ def _planned(
     What a product reads a round longer takes a slot more, if as many blocks still share a
     multiprocessor; if not, copies start a round later, if that leaves one (two, for the only
     product of a loop, unless the slot has no room at all and an operand is computed meanwhile).
+    Where few blocks share it, operands that may stay in registers leave their bytes to the ring.
     """
     plain = Plan(depth, depth - 1, beside=_beside(early, found))
     product = _goes_on(early, found)
@@ -289,12 +290,15 @@ def _planned(
         return residency(chip, warps, registers, slots * each + beside - kept + barriers).warps
 
     least = min(max(1, warps_with(depth, plain_registers)), _ENOUGH_WARPS)
-    more, kept = may_stay(early.loop, on.module, on.chip.rules)
-    most = min(chip.most_registers(warps), on.options.get("maxnreg") or MOST_REGISTERS)
-    for taken, free in ((0, 0), (more, kept)) if kept and registers + more <= most else ((0, 0),):
+    tried = [(0, 0)]
+    if least < _ENOUGH_WARPS:  # else other blocks' products fill the time, too
+        more, kept = may_stay(early.loop, on.module, on.chip.rules)
+        most = min(chip.most_registers(warps), on.options.get("maxnreg") or MOST_REGISTERS)
+        tried += [(more, kept)] if kept and registers + more <= most else []
+    for more, kept in tried:
         for slots, distance in ways:
             fits = slots == depth or slots * each <= room
-            if distance > 0 and fits and warps_with(slots, registers + taken, free) >= least:
+            if distance > 0 and fits and warps_with(slots, registers + more, kept) >= least:
                 return Plan(slots, distance, product, late)
     if late is not None:
         text = (
