@@ -98,9 +98,7 @@ def peak(module: Module, least: int = 0) -> tuple[Op | None, int]:
 
     (None, 0) where all tiles together fill no more than `least`.
     """
-    found = _Peak(
-        value for op in module.walk() if is_written_where_used(op) for value in op.results
-    )
+    found = _Peak()
     if found.all_of(module) <= least:
         return None, 0
     found.block(module.body, {})
@@ -155,14 +153,10 @@ class _Peak:
                     total += self._size(value)
 
     def _regions(self, op: Op, live: dict[Value, None]) -> None:
-        """What is read in a loop is alive in all of it, which comes back to it.
-
-        In a branch it is alive to where it is read.
-        """
+        """What is read in a region is alive in all of it: a loop comes back to it."""
         results = set(op.results)
         kept = {v: None for v in live if v not in results}
-        if op.repeats:
-            kept.update(dict.fromkeys(self._read_inside(op)))
+        kept.update(dict.fromkeys(self._read_inside(op)))
         for region in op.regions:
             self.block(region, kept)
 
