@@ -89,7 +89,8 @@ def test_such_an_exp_takes_an_instruction_less():
 
 
 @pytest.mark.gpu
-def test_exp_of_what_is_at_most_0_is_right_within_2_ulp():
+def test_exp_of_what_is_at_most_0_is_right_within_3_ulp():
+    """ex2.approx by itself may be off by 2^-22.5 of its result (PTX ISA 9.0), up to 2.8 ulp."""
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
@@ -103,7 +104,7 @@ def test_exp_of_what_is_at_most_0_is_right_within_2_ulp():
     error = np.abs(found.cpu().numpy() - exact) / np.spacing(exact.astype(np.float32))
     assert found[0] == 1.0
     assert torch.equal(found[1:4], torch.zeros_like(found[1:4]))
-    assert error[4:].max() <= 2.0
+    assert error[4:].max() <= 3.0
     nothing = torch.full_like(x, -torch.inf)
     workbench.jit(from_text(SOFTMAX))[(1,)](nothing, found, size, BLOCK=size, num_warps=16)
     assert found.isnan().all()
