@@ -275,3 +275,23 @@ def test_every_stage_can_be_saved(names, tmp_path):
     text = result.save(tmp_path / "add.tile").read_text()
     assert text.startswith("// kernel add; target cpu")
     assert "tile.load" in text
+
+
+def test_as_leaves_alone_what_the_body_bound_before_it_was_stopped(names):
+    text = f"""import workbench
+@workbench.jit
+{ADD.strip()}
+r = {{"mine": 1}}
+add[(1,)](x, y, out, 7, BLOCK=16)
+raise KeyboardInterrupt
+"""
+    with pytest.raises(KeyboardInterrupt):
+        run_cell(text, "--as r", names)
+    assert names["r"] == {"mine": 1}
+
+
+def test_a_name_of_a_kernel_is_refused_in_the_same_words_each_time(names):
+    for _ in range(2):
+        with pytest.raises(OptionError, match="--as add would hide the kernel add"):
+            run_cell(ADD, f"{SEVEN} --grid 3 --target interpreter --as add", names)
+        run_cell(ADD, f"{SEVEN} --grid 3 --target interpreter", names)

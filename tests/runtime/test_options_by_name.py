@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import workbench as wb
+import workbench.language as tl
 from tests.runtime.kernels import add
 from workbench.launch import fastpath
 from workbench.launch.options import UnheardOptionWarning
+from workbench.runtime import knobs
 from workbench.runtime.jit import JITFunction
 
 torch = pytest.importorskip("torch")
@@ -80,3 +83,45 @@ def test_a_value_that_is_equal_and_of_another_type_is_looked_at() -> None:
     launch(kernel, num_warps=1)
     with pytest.raises(wb.KernelError, match="num_warps is a positive integer, got True"):
         launch(kernel, num_warps=True)
+
+
+def test_what_a_setting_decides_is_asked_at_each_launch(
+    careful: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = wb.jit(add.fn)
+    for _ in range(3):
+        launch(kernel, debug=False)
+    monkeypatch.setattr(knobs.runtime, "debug", True)
+    launch(kernel, debug=False)
+    assert len(careful) == 4
+
+
+def test_a_parameter_may_have_the_name_of_what_a_setting_adds() -> None:
+    @wb.jit(debug=True)
+    def scaled(x, debug: tl.constexpr, B: tl.constexpr):
+        offsets = tl.arange(0, B)
+        tl.store(x + offsets, tl.load(x + offsets) * debug)
+
+    x = torch.ones(16)
+    for _ in range(3):
+        scaled[(1,)](x, debug=2, B=16)
+    assert x.tolist() == [8.0] * 16
+
+
+def test_native_code_is_made_for_how_calls_are_written_whatever_came_last(
+    careful: list[dict[str, Any]],
+) -> None:
+    kernel = wb.jit(add.fn)
+    launch(kernel, num_warps=8)
+    launch(kernel)
+    for _ in range(3 * fastpath.NATIVE_AFTER):
+        launch(kernel, num_warps=8)
+    assert len(careful) == 2
+    assert type(kernel._launch).__name__ == NATIVE
+
+
+def test_numbers_of_other_libraries_are_numbers(careful: list[dict[str, Any]]) -> None:
+    kernel = wb.jit(add.fn)
+    for _ in range(4):
+        launch(kernel, num_warps=np.int64(4))
+    assert len(careful) == 1

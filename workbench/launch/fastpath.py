@@ -205,7 +205,10 @@ class FastPath:
             return None
         if code is None or any(type(s) not in (dict, Watched) for s, _, _ in self._guards):
             return None
-        latest = self._known[-1]
+        given = set(self._options).intersection(shape.keywords)
+        latest = next((k for k in reversed(self._known) if k.options.keys() == given), None)
+        if latest is None:
+            return None
         names = [p.name for p in self._source.parameters]
         places = {name: 1 + n for n, name in enumerate(names[: shape.positional - 1])}
         places |= {name: shape.positional + n for n, name in enumerate(shape.keywords)}
@@ -221,7 +224,7 @@ class FastPath:
         options = [
             native_plan.Slot(name, _constant_kind(latest.options[name]), places[name])
             for name in self._options
-            if name in places and name in latest.options
+            if name in latest.options
         ]
         if any(slot.kind == "x" for slot in slots) or len(places) != len(slots) + len(options):
             return None
@@ -459,7 +462,9 @@ def accepts(source: KernelSource, call: Call, *, guarded: bool = False) -> bool:
     if guarded and "u" in call.kinds:
         return False
     heard = all(is_heard(name, value) for name, value in call.options.items())
-    if not heard or call.places or not supports(source, call.kinds):
+    if not heard or "debug" in call.options:  # a setting may say otherwise by the next launch
+        return False
+    if call.places or not supports(source, call.kinds):
         return False
     arrays_given = (
         leaf

@@ -102,7 +102,7 @@ def check_options(
 
 def is_heard(word: str, value: Any) -> bool:
     """Say whether an option is obeyed or asks for nothing: then no line of the user's is told."""
-    name = SHORT_FORMS.get(word, word)
+    name, value = SHORT_FORMS.get(word, word), plain_number(value)
     if isinstance(value, bool | int) or value is None:
         return name in DEFAULTS or (name in _UNHEARD and not _unheard(name, value))
     return False

@@ -24,7 +24,7 @@ from workbench.launch.guarded import remarks
 from workbench.magics import registry
 from workbench.magics.body import Body, device_functions, execute, last_entry
 from workbench.magics.grammar import Origin, parse, split_cell
-from workbench.magics.naming import refuse_replacing
+from workbench.magics.naming import hiding, is_free, is_kernel, refuse_replacing
 from workbench.magics.options import Request
 from workbench.magics.planning import make_plan
 from workbench.magics.values import OFFERED
@@ -97,10 +97,7 @@ def _run_cell(
         raise
     kernels = _kernels(body, namespace)
     if request.bind in kernels:
-        raise OptionError(
-            f"--as {request.bind} would hide the kernel {request.bind}", request.place("bind"),
-            code="K123", hint=f"choose another name; without --as it is {request.bind}.results[-1]",
-        )  # fmt: skip
+        raise hiding(request)
     refuse_replacing(request, namespace)  # the body may have bound the name
     entry = _entry(request, kernels, body, file)
     try:
@@ -126,7 +123,7 @@ def _remember(result: KernelResult | None, request: Request, namespace: dict[str
         return
     registry.add(result)
     namespace["_kernel"] = result
-    if request.bind is not None:
+    if request.bind is not None and is_free(request.bind, namespace):
         namespace[request.bind] = result
 
 
@@ -155,11 +152,6 @@ def default_names() -> dict[str, Any]:
 
     meant = (kernel, triton.jit, triton.autotune, triton.language, triton, triton.cdiv)
     return dict(zip(OFFERED, meant, strict=True))
-
-
-def is_kernel(value: Any) -> bool:
-    """Whether a value is a kernel object, whatever decorator made it."""
-    return hasattr(value, "kernel_source") and not isinstance(value, type)
 
 
 def _kernels(body: Body, namespace: dict[str, Any]) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from workbench.magics.body import device_functions, execute, last_entry
-from workbench.magics.cells import MAGIC, is_kernel, offer_names
+from workbench.magics.cells import MAGIC, offer_names
 from workbench.magics.grammar import split_cell
+from workbench.magics.naming import is_kernel
 from workbench.source import KernelError, KernelSource, OptionError, Span
 
 

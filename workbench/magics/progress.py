@@ -105,7 +105,7 @@ class LiveMap:
 
     def __call__(self, found: WhatIf) -> None:
         """Show how far the map is."""
-        # What is known comes at once and in full; the first square that is compiled is shown.
+        # What was known before is shown when it has been waited for, or with the first new square.
         known = not any(square.seconds for square in found.squares)
         if (
             known and found.seconds < QUIET_SECONDS

@@ -369,7 +369,8 @@ class JITFunction(JITCallable, KernelInterface[T]):
         if done is None:
             return None
         kernel, call, runner, device = done
-        self._install(kernel, call, runner, device)
+        if call.options.keys() <= given.keys():  # nobody but the caller has a say in them
+            self._install(kernel, call, runner, device)
         return kernel
 
     def _slow(
