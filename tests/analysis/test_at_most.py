@@ -66,6 +66,22 @@ def exps(*lines: str) -> list[bool]:
             ),
             [True, True],
         ),
+        (  # of a row with a NaN the outer maximum would leave nothing
+            (
+                "x, z = tl.load(p + tl.arange(0, 64)), tl.load(p + 64 + tl.arange(0, 64))",
+                "big = tl.maximum(x, z, propagate_nan=tl.PropagateNan.ALL)",
+                "y = tl.exp(x - tl.maximum(z, big))",
+            ),
+            [False],
+        ),
+        (
+            (
+                "x, z = tl.load(p + tl.arange(0, 64)), tl.load(p + 64 + tl.arange(0, 64))",
+                "big = tl.maximum(x, z)",
+                "y = tl.exp(x - tl.maximum(z, big, propagate_nan=tl.PropagateNan.ALL))",
+            ),
+            [True],
+        ),
     ],
 )
 def test_what_is_at_most_its_maximum(lines: tuple[str, ...], expected: list[bool]):

@@ -32,8 +32,14 @@ class _Search:
         self.value = value
         self.rank = len(shape_of(value.type))
 
-    def bounds(self, bound: Value, gone: tuple[int, ...], left: int) -> bool:
-        """Say whether a bound without some of the value's axes holds for all along these."""
+    def bounds(
+        self, bound: Value, gone: tuple[int, ...], left: int, larger: tuple[str, ...] = _LARGER
+    ) -> bool:
+        """Say whether a bound without some of the value's axes holds for all along these.
+
+        `larger`: what is followed. Below a maximum in which a NaN loses none in which one wins is:
+        of its row nothing would be left.
+        """
         bound = _moved(bound)
         if not gone and bound is self.value:
             return True
@@ -44,27 +50,33 @@ class _Search:
         kept = [axis for axis in range(self.rank) if axis not in gone]
         match op:
             case Broadcast():
-                return self.bounds(op.source, gone, rest)
+                return self.bounds(op.source, gone, rest, larger)
             case ExpandDims():
-                return self.bounds(op.source, (*gone, kept[op.axis]), rest)
+                return self.bounds(op.source, (*gone, kept[op.axis]), rest, larger)
             case Splat():
-                return self.bounds(op.source, tuple(range(self.rank)), rest)
-            case Elementwise() if op.function in _LARGER:
-                return any(self.bounds(v, gone, rest // 2) for v in op.inputs)
+                return self.bounds(op.source, tuple(range(self.rank)), rest, larger)
+            case Elementwise() if op.function in larger:
+                below = _below(op.function, larger)
+                return any(self.bounds(v, gone, rest // 2, below) for v in op.inputs)
             case Select():
                 other = _replaces_lowest(op)
-                return other is not None and self.bounds(other, gone, rest)
+                return other is not None and self.bounds(other, gone, rest, larger)
             case Reduce() if len(op.inputs) == 1:
                 function = combine_function(op.combine)
-                if function is None or function.name not in _LARGER:
+                if function is None or function.name not in larger:
                     return False
+                below = _below(function.name, larger)
                 back = [a for a in gone if sorted((*kept, a)).index(a) == op.axis]
                 return any(
-                    self.bounds(op.inputs[0], tuple(b for b in gone if b != axis), rest)
+                    self.bounds(op.inputs[0], tuple(b for b in gone if b != axis), rest, below)
                     for axis in back
                 )
             case _:
                 return False
+
+
+def _below(function: str, larger: tuple[str, ...]) -> tuple[str, ...]:
+    return ("max",) if function == "max" else larger
 
 
 def _replaces_lowest(op: Select) -> Value | None:

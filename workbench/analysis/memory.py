@@ -88,10 +88,10 @@ class Memory:
         waits for others than them. This asks which arguments are written, not whether two
         arguments overlap.
         """
-        if self.is_constant(effect):
-            return True
         if self._awaits:
             return False
+        if self.is_constant(effect):
+            return True
         roots = self.roots(effect)
         return not (ANYWHERE in self.written or ANYWHERE in roots or roots & self.written)
 

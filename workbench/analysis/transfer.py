@@ -32,7 +32,7 @@ from workbench.ops.numbers import truncated_quotient, truncated_remainder
 #: Products of sums with more terms than this say nothing that anybody asks for.
 _MOST_TERMS = 64
 #: Numbers of 64 bits that count elements of arrays have smaller factors than this.
-_LARGEST_FACTOR = 1 << 40
+_LARGEST_FACTOR = 1 << 33
 Rename = Callable[[int], Form]
 
 #: What atoms of two known numbers are.

@@ -30,6 +30,14 @@ def once(x, out, n, BLOCK: tl.constexpr):
 
 
 @wb.jit
+def product_of_constants(
+    a: tl.const, b: tl.const, c, M, N, K, WHERE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    BK: tl.constexpr,
+):  # fmt: skip
+    product(a, b, c, M, N, K, WHERE, BM, BN, BK)
+
+
+@wb.jit
 def product(
     a, b, c, M, N, K, WHERE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
 ):
@@ -51,10 +59,10 @@ def product(
     tl.store(c + rows[:, None] * N + columns[None, :], total.to(tl.float16))
 
 
-def of(where: str, target: str = "sm_90a", **options: Any) -> CompiledKernel:
+def of(where: str, kernel: Any = product, **options: Any) -> CompiledKernel:
     arrays = [np.zeros((512, 512), np.float16) for _ in range(3)]
-    return product.warmup(
-        *arrays, 512, 512, 512, WHERE=where, BM=128, BN=128, BK=64, grid=(4, 4), target=target,
+    return kernel.warmup(
+        *arrays, 512, 512, 512, WHERE=where, BM=128, BN=128, BK=64, grid=(4, 4), target="sm_90a",
         launch_pdl=True, **{"num_warps": 8, **options},
     )  # fmt: skip
 
@@ -116,9 +124,10 @@ def test_who_copies_waits_as_well_as_who_multiplies() -> None:
     assert copies[0] == "griddepcontrol.wait"
 
 
+@pytest.mark.parametrize("product", [product, product_of_constants])
 @pytest.mark.parametrize("where", ["branch", "loop"])
-def test_warps_do_not_part_around_a_wait_that_not_all_reach(where: str) -> None:
-    kernel = of(where, warp_specialize=True)
+def test_warps_do_not_part_around_a_wait_that_not_all_reach(where: str, product: Any) -> None:
+    kernel = of(where, product, warp_specialize=True)
     assert "gpu.roles" not in kernel.asm["gpu"]
     said = " ".join(r.text for r in kernel.trace.remarks)
     assert "not specialised" in said or "not raised to a tensor map: the loop waits" in said

@@ -64,6 +64,6 @@ def _begins_late(module: Module, unit: Chip) -> str:
         return f"{unit.name} has no dependent launches"
     if is_drawn(module):
         return "blocks draw their programs, whose counter the launch before still uses"
-    if not any(isinstance(op, GridDependencyWait) for op in module.walk()):
+    if not any(effect.is_wait for op in module.walk() for effect in op.own_effects()):
         return "the kernel does not wait for what it depends on (tl.extra.cuda.gdc_wait)"
     return ""

@@ -121,7 +121,7 @@ def _inside_run(low: Lowering, op: Elementwise) -> int:
 def _half_of_product(low: Lowering, function: str, a: str, b: str) -> str:
     """Return the low or high half of a product of which both are read: it is computed once."""
     emit = low.emit
-    product = low.chip.wide_product(emit, a, b)
+    product = low.chip.wide_product(emit, *sorted((a, b)))
     half = emit.pure(f"lshr i64 {product}, 32") if function == "mulhi" else product
     return emit.pure(f"trunc i64 {half} to i32")
 

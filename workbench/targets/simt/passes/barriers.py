@@ -242,8 +242,7 @@ class _Barriers:
         pending.leave(own.after, () if own.waits else own.accesses)
         if not own.waits:
             for access in own.accesses:
-                effect = access.effect
-                if effect.acquires and effect.scope != "cta" and not effect.is_wait:
+                if access.effect.acquires and access.effect.scope != "cta":
                     pending.acquired = op
         if op.regions:
             self.regions(op, pending, write)
