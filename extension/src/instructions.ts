@@ -366,6 +366,7 @@ sass. | .AND |  | combined by and
 sass. | .OR |  | combined by or
 sass. | .EX |  | goes on with the high halves
 ir | gpu.arrive | | Arrive at barrier \`turn\`: one thread does, if \`when\` holds.
+ir | gpu.asked | | What a thread has asked memory for is under way before it computes anything of what follows.
 ir | gpu.async_copy | | Start copying what the pointers point at into slot \`slot\`; masked-off elements become 0.
 ir | gpu.await | | Wait until the phase of barrier \`turn\` with a parity has ended (0: of the first).
 ir | gpu.await_stores | | Wait until the copies to global memory that the block's warps started have read their source.

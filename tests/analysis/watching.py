@@ -43,13 +43,13 @@ class Watched(ProgramFrame):
     # -- forms ----------------------------------------------------------------------------
     def evaluate(self, form: Form, shape: tuple[int, ...]) -> Array:
         """Return the form's value at all coordinates, with this program's numbers."""
-        total: Any = np.int64(0)
+        total = np.zeros(shape, np.int64)
         for monomial, coefficient in form.terms.items():
-            product: Any = np.int64(coefficient)
+            product = np.full(shape, coefficient, np.int64)
             for atom in monomial:
                 product = product * self.atom(atom, shape)
             total = total + product
-        return np.broadcast_to(total, shape)
+        return total
 
     def atom(self, atom: Atom, shape: tuple[int, ...]) -> Any:
         """Return what an atom stands for now."""
@@ -66,9 +66,7 @@ class Watched(ProgramFrame):
             # What a branch that was not taken would have computed is never selected.
             return elements(self.values.get(key, np.asarray(0)), key)
         if kind == "x":
-            axes = [1] * len(shape)
-            axes[key] = shape[key]
-            return np.arange(shape[key]).reshape(axes)
+            return np.indices(shape)[key]
         if kind == "promise":
             return self.promised(key, shape)
         if kind == "moved":

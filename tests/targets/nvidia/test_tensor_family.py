@@ -65,8 +65,7 @@ CASES: dict[str, tuple[partial[Any], Config, int, Want]] = {
     "keys and values": (
         partial(backward.backward, size=4096, head=64, causal=True),
         Config((64, 128, 128, 64), 8, 2), 1,
-        # Logarithms and sums of rows: four bytes a thread.
-        Want("HGMMA", boxes=True, converts=True, debts=("6 of 6 copies narrower than 16 bytes",)),
+        Want("HGMMA", boxes=True, converts=True),
     ),
     "queries": (
         partial(backward.backward, size=4096, head=128, causal=True),
@@ -108,8 +107,7 @@ CASES: dict[str, tuple[partial[Any], Config, int, Want]] = {
     ),
     "int8": (
         partial(mixed.mixed, kind="int8", m=256, k=8192, n=28672), Config((128, 128, 64), 4, 3), 0,
-        # Scales: two columns' are four bytes.
-        Want("HGMMA", boxes=True, debts=("1 of 5 copies narrower than 16 bytes",)),
+        Want("HGMMA", boxes=True),
     ),
     "tables": (
         partial(experts.group_products, rows=experts.GROUPS["8 uneven"], how="tables"),

@@ -22,10 +22,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from workbench.analysis.transfer import counts
+from workbench.analysis.digits import as_anywhere
 from workbench.ir import (
     I1,
-    I64,
     Block,
     Builder,
     Module,
@@ -36,12 +35,10 @@ from workbench.ir import (
     layout_of,
     shape_of,
 )
-from workbench.ops import Cast, Constant, Elementwise, For, Select, Splat, counted
+from workbench.ops import Constant, Elementwise, For, Select, Splat, counted
+from workbench.passes.rules import constant_of
 from workbench.targets.simt.passes.rounds import reading_from
 from workbench.targets.simt.rules import Device, RuleTable
-
-#: Ops behind a number that are asked how large it is.
-_MOST_OPS = 32
 
 
 def without_branch(module: Module, chip: Device) -> Module | None:
@@ -95,7 +92,7 @@ def _under(op: Op, runs: Value, builder: Builder, rules: RuleTable) -> Op:
         return _counting(loop, runs, builder)
     access = None if op.pure else rules.access_of(op)
     if access is None:
-        return _as_anywhere(op)
+        return as_anywhere(op)
     shape, mask = shape_of(access.pointers.type), runs
     if shape:
         layout = layout_of(access.pointers.type)
@@ -109,51 +106,19 @@ def _counting(loop: For, runs: Value, builder: Builder) -> For:
     """Return a loop without rounds where the work is not done, whatever its bounds are there."""
 
     def bound(value: Value, otherwise: Value) -> Value:
-        known = isinstance(value.op, Constant) or value is otherwise
+        known = constant_of(value) is not None or value is otherwise
         return value if known else builder.add(Select(runs, value, otherwise))
 
     element = element_of(loop.lower.type)
     assert isinstance(element, Scalar)
     step = loop.step
-    if not isinstance(step.op, Constant):
+    if constant_of(step) is None:
         step = bound(step, builder.add(Constant(1, element)))
     lower = loop.lower
-    if not isinstance(lower.op, Constant):
+    if constant_of(lower) is None:
         lower = bound(lower, builder.add(Constant(0, element)))
     upper = builder.add(Select(runs, loop.upper, lower))
     return loop.changed(lower=lower, upper=upper, step=step)
-
-
-def _as_anywhere(op: Op) -> Op:
-    """Return an op of which is only said what holds of it in every program."""
-    flagged = isinstance(op, Elementwise | Cast) and op.no_wrap
-    if not flagged or element_of(op.results[0].type) != I64 or _digits(op.results[0]) < I64.bits:
-        return op
-    return op.changed(no_wrap=False)
-
-
-def _digits(value: Value, left: int = _MOST_OPS) -> int:
-    """Return how many bits, with a sign, hold an integer for certain, were it computed exactly."""
-    op, element = value.op, element_of(value.type)
-    full = element.bits + (not element.is_signed) if isinstance(element, Scalar) else I64.bits
-    if not left or op is None:
-        return full
-    below = [_digits(v, left // 2) for v in op.operands if counts(element_of(v.type))]
-    if isinstance(op, Constant):
-        return int(op.value).bit_length() + 1
-    if op.moves or isinstance(op, Select | Cast):
-        return max(below, default=full)
-    if not isinstance(op, Elementwise):
-        return full
-    match op.function:
-        case "add" | "sub":
-            return max(below) + 1
-        case "mul":
-            return sum(below)
-        case "neg":
-            return below[0] + 1
-        case _:
-            return full
 
 
 __all__ = ["without_branch"]
