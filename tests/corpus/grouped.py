@@ -25,7 +25,7 @@ from tests.corpus.sample import (
     sample,
 )
 from tests.kernels import grouped, products_by_shares
-from workbench import next_power_of_2
+from workbench import cdiv, next_power_of_2
 
 SMALL = Tile(16, 32, 16, 4, 2)
 LARGE = Tile(64, 128, 64, 4, 3)
@@ -74,6 +74,7 @@ def by_tables(
 def by_tickets(
     make: Maker, rows: tuple[int, ...], n: int, k: int, programs: int, order: str, tile: Tile
 ) -> Problem:
+    """Without programs one for each block."""
     x = make.integers(-2, 3, sum(rows), k)
     shape = (k, n) if order == "n" else (n, k)
     w = make.integers(-2, 3, len(rows), *shape)
@@ -82,11 +83,15 @@ def by_tickets(
     first = [0, *accumulate(rows)]
     starts = make.tensor(torch.tensor(first, dtype=torch.int32))
     tickets = make.output(2, dtype=torch.int32, fill=0)
-    launch = Launch(
-        grouped.ragged_product, (programs,),
-        (x, w, c, starts, tickets, len(rows), n, k, x.stride(0), *w.stride(), c.stride(0)),
-        {"GROUPS": next_power_of_2(len(rows)), **tile._asdict()},
-    )  # fmt: skip
+    sizes = (len(rows), n, k, x.stride(0), *w.stride(), c.stride(0))
+    if programs:
+        launch = Launch(
+            grouped.ragged_product, (programs,), (x, w, c, starts, tickets, *sizes),
+            {"GROUPS": next_power_of_2(len(rows)), **tile._asdict()},
+        )  # fmt: skip
+    else:
+        grid = cdiv(n, tile.BLOCK_N), sum(rows) // tile.BLOCK_M + len(rows)
+        launch = Launch(grouped.ragged_blocks, grid, (x, w, c, starts, *sizes), tile._asdict())
 
     def checks() -> Iterator[Check]:
         for g, (low, high) in enumerate(pairwise(first)):
@@ -97,6 +102,20 @@ def by_tickets(
     weights = distinct(with_rows, len(rows)) * once(w[0])
     return Problem((launch,), checks, once(x, c, starts) + weights,
                    flops=2 * sum(rows) * n * k, scratch=(tickets,))  # fmt: skip
+
+
+@sample(
+    "grouped_product", grouped, fast=(((17, 0, 33, 1), 40, 40, "n", SMALL),),
+    slow=(((0, 0), 20, 24, "t", SMALL),),
+    gpu=(((100, 0, 37, 1024, 1), 264, 512, "n", LARGE),
+         ((100, 0, 300, 1024, 129), 264, 576, "n", Tile(128, 256, 64, 8, 3)),
+         ((5,) * 64, 512, 1000, "t", Tile(16, 128, 64, 4, 3))),
+    dtypes=(F16, BF16), layouts=("contiguous",),
+)  # fmt: skip
+def by_blocks(
+    make: Maker, rows: tuple[int, ...], n: int, k: int, order: str, tile: Tile
+) -> Problem:  # fmt: skip
+    return by_tickets(make, rows, n, k, 0, order, tile)
 
 
 @sample(

@@ -2,7 +2,8 @@
 
 `product_of_tables` has a table of addresses and sizes, as the tutorials do; a program does every
 num_programs-th block of all of them. `ragged_product` has the rows of all groups one behind the
-other; programs draw tickets, so that none waits while another has long blocks.
+other; programs draw tickets, so that none waits while another has long blocks. `ragged_blocks` has
+a program for each block of such rows, and leaves it to the compiler who takes which.
 """
 
 import workbench.language as tl
@@ -97,3 +98,50 @@ def ragged_product(
     if tl.atomic_add(ticket_ptr + 1, 1) == tl.num_programs(0) - 1:
         tl.store(ticket_ptr, 0)
         tl.store(ticket_ptr + 1, 0)
+
+
+def group_of(starts_ptr, block, n_groups, BLOCK_M: tl.constexpr):
+    """The group of a block of rows, whose blocks begin at starts[g] // BLOCK_M + g."""
+    low = 0
+    high = n_groups
+    while low < high:
+        middle = (low + high) // 2
+        if tl.load(starts_ptr + middle) // BLOCK_M + middle <= block:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
+
+
+def ragged_blocks(
+    x_ptr, w_ptr, c_ptr, starts_ptr, n_groups, N, K, stride_xm, stride_wg, stride_wk, stride_wn,
+    stride_cm, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Rows starts[g] to starts[g + 1] of X times W[g].
+
+    A grid of blocks of columns and of rows // BLOCK_M + groups covers all: a group's blocks begin
+    where the next one's cannot yet, so some of the grid have no rows.
+    """
+    block = tl.program_id(1)
+    group = group_of(starts_ptr, block, n_groups, BLOCK_M)
+    first = tl.load(starts_ptr + group)
+    rows = tl.load(starts_ptr + group + 1) - first
+    own = block - (first // BLOCK_M + group)
+    if own * BLOCK_M >= rows:
+        return
+    m = own * BLOCK_M + tl.arange(0, BLOCK_M)
+    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    k = tl.arange(0, BLOCK_K)
+    x_ptrs = x_ptr + (first + m)[:, None] * stride_xm + k[None, :]
+    w_ptrs = (w_ptr + group.to(tl.int64) * stride_wg + k[:, None] * stride_wk
+              + n[None, :] * stride_wn)  # fmt: skip
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for begin in range(0, K, BLOCK_K):
+        x = tl.load(x_ptrs, mask=(m[:, None] < rows) & (k[None, :] < K - begin), other=0.0)
+        w = tl.load(w_ptrs, mask=(k[:, None] < K - begin) & (n[None, :] < N), other=0.0)
+        acc = tl.dot(x, w, acc)
+        x_ptrs += BLOCK_K
+        w_ptrs += BLOCK_K * stride_wk
+    c_ptrs = c_ptr + (first + m)[:, None] * stride_cm + n[None, :]
+    live = (m[:, None] < rows) & (n[None, :] < N)
+    tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=live)

@@ -7,7 +7,8 @@ coordinates may be anything that a program computes. The plan finds both from T 
 
     x(d) < I + V, I the same in the launch, V not        extent I, coordinate -V
     what then is left of T and varies, by its factor t   t a multiple of an axis' stride: added to
-                                                         that coordinate; else an axis of its own
+                                                         that coordinate; else an axis of its own,
+                                                         one of all that is loaded by factors of t
     x(d) < R, R known to the program alone (loaded)      extent B, coordinate B - R, of B elements
                                                          at most R; the way back is an axis beside
     a coordinate that is loaded, perhaps below 0         2^30 more: lifted
@@ -359,7 +360,8 @@ class _Planner:
     ) -> list[tuple[Form, Form]]:
         """Give what moves to the inner axis if that has no bound, else to axes of its own.
 
-        Returns (stride, coordinate) of those; what moves by equal strides shares one.
+        Returns (stride, coordinate) of those; what moves by equal strides shares one, and what is
+        loaded that of which its own stride is a multiple.
         """
         groups: dict[Monomial, Form] = {}
         for monomial, coefficient in moving.terms.items():
@@ -377,7 +379,7 @@ class _Planner:
             extra[stride] = extra.get(stride, number(0)) + Form({key: sign})
         if own is not None:
             coordinates[inner] = own
-        return [(stride, o) for stride, o in extra.items() if o.terms]
+        return _shared([(stride, o) for stride, o in extra.items() if o.terms])
 
     def _beside(self, extra: Iterable[tuple[Form, Form]], guards: tuple[Form, ...]) -> list[Axis]:
         """Return axes of (stride, coordinate) that are none of the tile's, and of predicates."""
@@ -499,6 +501,28 @@ class _Bounds:
     lower: dict[int, tuple[Form, ...]]
     left: dict[int, Form]
     guards: tuple[Form, ...]
+
+
+def _shared(extra: list[tuple[Form, Form]]) -> list[tuple[Form, Form]]:
+    """Return (stride, coordinate), loaded ones whose strides are multiples of one stride as one."""
+    found: list[tuple[Form, Form]] = []
+    for stride, coordinate in extra:
+        for i, (other, taken) in enumerate(found):
+            least = min(stride, other, key=lambda one: abs(_scale(one)))
+            least = least.scaled(1 if _scale(least) > 0 else -1)
+            times, more = (_scale(one) // _scale(least) for one in (stride, other))
+            same = least.scaled(times) == stride and least.scaled(more) == other
+            if same and is_loaded(coordinate) and is_loaded(taken):
+                found[i] = least, coordinate.scaled(times) + taken.scaled(more)
+                break
+        else:
+            found.append((stride, coordinate))
+    return found
+
+
+def _scale(stride: Form) -> int:
+    """Return by what a stride multiplies its first number."""
+    return next(iter(stride.terms.values()), 1)
 
 
 def _merged(more: list[Axis], inner: Axis, room: int) -> tuple[list[Axis], Axis]:
