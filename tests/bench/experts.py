@@ -8,7 +8,15 @@ from itertools import accumulate, pairwise
 
 import torch
 
-from tests.bench.contests import Config, Contest, Prepared, Tensors, configs
+from tests.bench.contests import (
+    Config,
+    Contest,
+    Prepared,
+    Tensors,
+    configs,
+    instead,
+    with_options,
+)
 from tests.corpus.sample import Launch
 from tests.kernels import experts, grouped
 from workbench import cdiv, next_power_of_2
@@ -20,8 +28,15 @@ PROGRAMS = 132
 CONFIGS = configs(
     (16, 64, 128, 4, 4), (16, 128, 64, 4, 4), (16, 128, 128, 4, 3), (32, 64, 128, 4, 4),
     (32, 128, 64, 4, 4), (64, 64, 64, 4, 4), (64, 128, 64, 4, 3), (64, 128, 64, 4, 4),
-    (64, 256, 64, 8, 3), (128, 128, 64, 4, 4), (128, 128, 64, 8, 3), (128, 256, 64, 8, 3),
+    (64, 256, 64, 8, 3), (128, 128, 64, 4, 3), (128, 128, 64, 4, 4), (128, 128, 64, 8, 3),
+    (128, 256, 64, 8, 3),
 )  # fmt: skip
+#: Where each block of rows is a program, those that stay take one after the other.
+BLOCKS_OURS = instead(
+    CONFIGS,
+    with_options("warp_specialize persistent", (128, 128, 64, 8, 3), (128, 256, 64, 8, 3)),
+    configs((16, 64, 128, 4, 4), (64, 64, 64, 4, 4)),
+)
 #: Rows by group; N and K of all.
 GROUPS = {
     "4 of 1024": (1024,) * 4,
@@ -39,7 +54,7 @@ TOKENS = (1, 16, 64, 512, 4096, 8192)
 def group_products(
     tensors: Tensors, rows: tuple[int, ...], how: str, n: int = N, k: int = K
 ) -> Prepared:
-    """Return X W[g] for the rows of each group; `how`: by "tickets" or by "tables"."""
+    """Return X W[g] for the rows of each group; `how`: by "tickets", "tables" or "blocks"."""
     first = [0, *accumulate(rows)]
     x = tensors.normal(first[-1], k, dtype=F16)
     w = tensors.normal(len(rows), k, n, dtype=F16)
@@ -68,6 +83,10 @@ def group_products(
         if how == "tables":
             return Launch(grouped.product_of_tables, grid,
                           (*tables, x, sizes, strides, len(rows)), named)  # fmt: skip
+        if how == "blocks":
+            grid = cdiv(n, bn), first[-1] // bm + len(rows)
+            return Launch(grouped.ragged_blocks, grid,
+                          (x, w, c, starts, len(rows), n, k, k, *w.stride(), n), named)  # fmt: skip
         return Launch(
             grouped.ragged_product, grid,
             (x, w, c, starts, tickets, len(rows), n, k, k, *w.stride(), n),
@@ -150,13 +169,14 @@ def expert_products(
 
 def contests() -> Iterator[Contest]:
     """Yield all contests of groups and experts."""
-    for how in ("tickets", "tables"):
+    for how, table in (("tickets", CONFIGS), ("tables", CONFIGS), ("blocks", BLOCKS_OURS)):
         for name, rows in GROUPS.items():
             with_rows = sum(1 for m in rows if m)
             yield Contest(
                 "grouped", f"{name} by {how}", F16, sum(rows), grouped,
-                partial(group_products, rows=rows, how=how), CONFIGS, 2 * sum(rows) * N * K,
+                partial(group_products, rows=rows, how=how), table, 2 * sum(rows) * N * K,
                 2 * (sum(rows) * (N + K) + with_rows * N * K), f"grouped {name} {how}", tunes=True,
+                peer_configs=CONFIGS,
             )  # fmt: skip
     for n_experts, top_k, width, inner in MODELS:
         for tokens in TOKENS:

@@ -12,7 +12,7 @@ from itertools import accumulate
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from tests.bench.contests import Config, Contest, Prepared, Tensors, configs, with_options
+from tests.bench.contests import Config, Contest, Prepared, Tensors, configs, instead, with_options
 from tests.corpus.sample import Launch
 from tests.kernels import paged_attention as kernels
 from workbench import cdiv
@@ -42,8 +42,16 @@ PREFILL = configs(
     (32, 32, 4, 3), (32, 64, 4, 2), (32, 64, 4, 3), (32, 64, 8, 2), (32, 64, 8, 3),
     (32, 128, 8, 2), (32, 128, 8, 3),
 )  # fmt: skip
-#: Decoding and prefill together want the author's order; Triton has no such option.
-PREFILL_OURS = (*PREFILL, *with_options("no reorder", (32, 128, 8, 2)))
+#: Decoding and prefill together want the author's order, prefill extremes that may lie behind;
+#: Triton has no such options.
+PREFILL_OURS = instead(
+    PREFILL,
+    (
+        *with_options("no reorder", (32, 128, 8, 2)),
+        *with_options("fast_rescale", (32, 128, 8, 2), (32, 128, 8, 3)),
+    ),
+    configs((16, 32, 4, 3), (32, 64, 8, 2)),
+)
 
 
 def table_of(tensors: Tensors, batch: int, pages: int) -> torch.Tensor:

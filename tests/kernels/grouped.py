@@ -75,7 +75,8 @@ def ragged_product(
     tile = tl.atomic_add(ticket_ptr, 1, sem="relaxed")
     while tile < total:
         group = tl.sum((after <= tile).to(tl.int32), 0)
-        own = tile - tl.sum(tl.where(g < group, blocks, 0), 0)
+        before = tl.sum(tl.where(g < group, blocks, 0), 0)
+        own = tl.maximum(tile - before, 0)  # as it is: nobody knows of a number that is drawn
         first = tl.load(starts_ptr + group)
         rows = tl.load(starts_ptr + group + 1) - first
         m = own // blocks_n * BLOCK_M + tl.arange(0, BLOCK_M)

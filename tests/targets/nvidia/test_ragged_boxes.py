@@ -22,22 +22,26 @@ from workbench.targets.nvidia.ops import TensorLoad
 from workbench.targets.simt.ops import is_persistent, roles_of
 from workbench.targets.simt.passes.shared_memory import allocate
 
-BLOCK, N, K, ROW = 64, 64, 64, 512
+BLOCK, N, K, ROW = 64, 80, 64, 512
 #: Rows of groups: more than a block, none, one, a whole block, behind an odd beginning.
 ROWS = (70, 0, 1, 64, 5)
 WORDS = "*fp16:16 *fp16:16 *fp16:16 *i32:16 i32 i32:16 i32:16 i32:16 i32:16 i32:16 i32=1 i32:16"
 
 
 @cache
-def product() -> Module:
-    sizes = {"BLOCK_M": BLOCK, "BLOCK_N": N, "BLOCK_K": K}
-    module = tile_ir(kernels.ragged_blocks, WORDS, sizes, num_warps=4, num_stages=2)
+def product(drawn: bool = False) -> Module:
+    sizes, words = {"BLOCK_M": BLOCK, "BLOCK_N": BLOCK, "BLOCK_K": K}, WORDS.split()
+    kernel = kernels.ragged_blocks
+    if drawn:
+        kernel, sizes = kernels.ragged_product, {"GROUPS": 8, **sizes}
+        words.insert(4, "*i32:16")
+    module = tile_ir(kernel, " ".join(words), sizes, num_warps=4, num_stages=2)
     final = [module, *(after for _, after in tile_steps(module))][-1]
     return replace(final, attributes={**final.attributes, "narrow_index": True})
 
 
-def steps(**options: object) -> dict[str, Module]:
-    return dict(gpu_steps(product(), SM_90A, **options))
+def steps(drawn: bool = False, **options: object) -> dict[str, Module]:
+    return dict(gpu_steps(product(drawn), SM_90A, **options))
 
 
 def launch() -> tuple[list[Any], tuple[int, int]]:
@@ -49,7 +53,7 @@ def launch() -> tuple[list[Any], tuple[int, int]]:
     w = numbers(len(ROWS) * K * N, np.float16, 1)
     c = np.zeros(starts[-1] * N, np.float16)
     arguments = [x, w, c, starts, len(ROWS), N, K, ROW, K * N, N, N]
-    return arguments, (1, int(starts[-1]) // BLOCK + len(ROWS))
+    return arguments, (-(-N // BLOCK), int(starts[-1]) // BLOCK + len(ROWS))
 
 
 def copied(arguments: list[Any]) -> list[Any]:
@@ -68,6 +72,19 @@ def test_rows_that_begin_and_end_where_memory_says_are_boxes(specialize: bool):
     assert meaning(after, grid, copied(arguments)) == wanted
     offsets, _, total = allocate(after, SM_90A)
     assert simulate(after, offsets, total, grid, copied(arguments), SM_90A)
+
+
+def test_columns_that_a_drawn_number_names_are_boxes():
+    found = steps(drawn=True)
+    assert sum(isinstance(op, TensorLoad) for op in found["raise-tma"].walk()) == 2
+    after = [*found.values()][-1]
+    arguments, _ = launch()
+    arguments.insert(4, np.zeros(2, np.int32))
+    assert may_run(after, arguments, (2,))
+    wanted = meaning(found["hoist-invariants"], (2,), copied(arguments))
+    assert meaning(after, (2,), copied(arguments)) == wanted
+    offsets, _, total = allocate(after, SM_90A)
+    assert simulate(after, offsets, total, (2,), copied(arguments), SM_90A)
 
 
 def test_rows_that_lie_close_together_are_left_to_pointers():

@@ -130,7 +130,7 @@ class _Planner:
         offsets = self._without_regions(offsets)
         strides, start = self._linear(offsets)
         inner = self._inner(strides)
-        bounds = self._bounds(inner)
+        bounds = self._bounds(inner, strides, start)
         coordinates = bounds.coordinates
         rest = start
         for d, coordinate in coordinates.items():
@@ -277,7 +277,7 @@ class _Planner:
         return units[0]
 
     # -- the mask -------------------------------------------------------------------------
-    def _bounds(self, inner: int) -> _Bounds:
+    def _bounds(self, inner: int, strides: Sequence[Form], start: Form) -> _Bounds:
         bounds = bounds_of(self.conjuncts, self.shape)
         for held, why in bounds.rest:
             if why == "couples axes":
@@ -290,7 +290,7 @@ class _Planner:
         for d in self.rank:
             upper = bounds.upper.get(d, ())
             loaded = [atom for n in upper for atom in loaded_in(halves(n)[1])]
-            if loaded:
+            if loaded and not self._only_begins(strides[d], start, upper):
                 self._may_be_ragged(d, inner, found, loaded[0])
                 found.left[d] = upper[0]
                 for n in upper[1:]:
@@ -316,6 +316,14 @@ class _Planner:
             coordinates.setdefault(d, -halves(low)[1])
             if varies(low + coordinates[d]):
                 raise NotRaised(f"the lower bound of axis {d} moves otherwise than the upper")
+
+    def _only_begins(self, stride: Form, start: Form, upper: Sequence[Form]) -> bool:
+        """Say whether what bounds hold that is loaded is where a tile begins, not in front of 0."""
+        coordinate = -halves(upper[0])[1]
+        moved = stride * coordinate
+        return self.request.known(coordinate)[0] >= 0 and all(
+            start.terms.get(monomial) == factor for monomial, factor in moved.terms.items()
+        )
 
     def _may_be_ragged(self, d: int, inner: int, found: _Bounds, loaded: Atom) -> None:
         """Raise NotRaised where elements along an axis cannot be left out one by one."""
@@ -465,6 +473,8 @@ class _Planner:
             extent = None if extent is None else extent - low
         if extent is None:
             extent = number(UNBOUNDED)
+        elif is_loaded(coordinate) and not self.request.narrow(coordinate):
+            coordinate = opaque(self.facts, "min", (coordinate, extent))
         return [Axis(stride, extent, coordinate, d, bounded)], base
 
     # -- what hardware asks for -----------------------------------------------------------
