@@ -97,7 +97,7 @@ def test_rows_that_lie_close_together_are_left_to_pointers():
 
 def test_a_planted_fault_is_found(monkeypatch: pytest.MonkeyPatch):
     """Blocks counted as one row each, where they share the rows' axis."""
-    shared = raising._shared
+    shared = raising.shared
 
     def once(extra: Any) -> Any:
         found = shared(extra)
@@ -105,7 +105,7 @@ def test_a_planted_fault_is_found(monkeypatch: pytest.MonkeyPatch):
             return found
         return [(stride, extra[0][1] + extra[1][1]) for stride, _ in found]
 
-    monkeypatch.setattr(raising, "_shared", once)
+    monkeypatch.setattr(raising, "shared", once)
     after = [*steps().values()][-1]
     arguments, grid = launch()
     with pytest.raises(LaunchError, match="outside every argument"):

@@ -129,3 +129,25 @@ def loaded_in(form: Form) -> list[Atom]:
 def is_loaded(form: Form) -> bool:
     """Say whether a form stands for what is read from memory, or computed of it."""
     return bool(loaded_in(form))
+
+
+def shared(extra: list[tuple[Form, Form]]) -> list[tuple[Form, Form]]:
+    """Return (stride, coordinate), loaded ones whose strides are multiples of one stride as one."""
+    found: list[tuple[Form, Form]] = []
+    for stride, coordinate in extra:
+        for i, (other, taken) in enumerate(found):
+            least = min(stride, other, key=lambda one: abs(_scale(one)))
+            least = least.scaled(1 if _scale(least) > 0 else -1)
+            times, more = (_scale(one) // _scale(least) for one in (stride, other))
+            same = least.scaled(times) == stride and least.scaled(more) == other
+            if same and is_loaded(coordinate) and is_loaded(taken):
+                found[i] = least, coordinate.scaled(times) + taken.scaled(more)
+                break
+        else:
+            found.append((stride, coordinate))
+    return found
+
+
+def _scale(stride: Form) -> int:
+    """Return by what a stride multiplies its first number."""
+    return next(iter(stride.terms.values()), 1)

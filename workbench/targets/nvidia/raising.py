@@ -52,6 +52,7 @@ from workbench.targets.nvidia.box_plans import (
     TileRead,
     is_loaded,
     loaded_in,
+    shared,
 )
 from workbench.targets.nvidia.ops.tensors import OFFSETS
 from workbench.targets.nvidia.walks import Walk, beside, in_reach, walk
@@ -319,10 +320,12 @@ class _Planner:
 
     def _only_begins(self, stride: Form, start: Form, upper: Sequence[Form]) -> bool:
         """Say whether what bounds hold that is loaded is where a tile begins, not in front of 0."""
-        coordinate = -halves(upper[0])[1]
-        moved = stride * coordinate
-        return self.request.known(coordinate)[0] >= 0 and all(
-            start.terms.get(monomial) == factor for monomial, factor in moved.terms.items()
+        first, *others = (-halves(n)[1] for n in upper)
+        moved = (stride * first).terms
+        return (
+            all(other == first for other in others)
+            and self.request.known(first)[0] >= 0
+            and all(start.terms.get(monomial) == factor for monomial, factor in moved.items())
         )
 
     def _may_be_ragged(self, d: int, inner: int, found: _Bounds, loaded: Atom) -> None:
@@ -387,7 +390,7 @@ class _Planner:
             extra[stride] = extra.get(stride, number(0)) + Form({key: sign})
         if own is not None:
             coordinates[inner] = own
-        return _shared([(stride, o) for stride, o in extra.items() if o.terms])
+        return shared([(stride, o) for stride, o in extra.items() if o.terms])
 
     def _beside(self, extra: Iterable[tuple[Form, Form]], guards: tuple[Form, ...]) -> list[Axis]:
         """Return axes of (stride, coordinate) that are none of the tile's, and of predicates."""
@@ -511,28 +514,6 @@ class _Bounds:
     lower: dict[int, tuple[Form, ...]]
     left: dict[int, Form]
     guards: tuple[Form, ...]
-
-
-def _shared(extra: list[tuple[Form, Form]]) -> list[tuple[Form, Form]]:
-    """Return (stride, coordinate), loaded ones whose strides are multiples of one stride as one."""
-    found: list[tuple[Form, Form]] = []
-    for stride, coordinate in extra:
-        for i, (other, taken) in enumerate(found):
-            least = min(stride, other, key=lambda one: abs(_scale(one)))
-            least = least.scaled(1 if _scale(least) > 0 else -1)
-            times, more = (_scale(one) // _scale(least) for one in (stride, other))
-            same = least.scaled(times) == stride and least.scaled(more) == other
-            if same and is_loaded(coordinate) and is_loaded(taken):
-                found[i] = least, coordinate.scaled(times) + taken.scaled(more)
-                break
-        else:
-            found.append((stride, coordinate))
-    return found
-
-
-def _scale(stride: Form) -> int:
-    """Return by what a stride multiplies its first number."""
-    return next(iter(stride.terms.values()), 1)
 
 
 def _merged(more: list[Axis], inner: Axis, room: int) -> tuple[list[Axis], Axis]:
