@@ -76,7 +76,7 @@ def ragged_product(
     while tile < total:
         group = tl.sum((after <= tile).to(tl.int32), 0)
         before = tl.sum(tl.where(g < group, blocks, 0), 0)
-        own = tl.maximum(tile - before, 0)  # as it is: nobody knows of a number that is drawn
+        own = tl.maximum(tile - before, 0)  # it is not below, which nothing says of draws
         first = tl.load(starts_ptr + group)
         rows = tl.load(starts_ptr + group + 1) - first
         m = own // blocks_n * BLOCK_M + tl.arange(0, BLOCK_M)

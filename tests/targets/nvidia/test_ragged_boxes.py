@@ -22,7 +22,7 @@ from workbench.targets.nvidia.ops import TensorLoad
 from workbench.targets.simt.ops import is_persistent, roles_of
 from workbench.targets.simt.passes.shared_memory import allocate
 
-BLOCK, N, K, ROW = 64, 80, 64, 512
+BLOCK, N, K, ROW = 64, 80, 128, 512
 #: Rows of groups: more than a block, none, one, a whole block, behind an odd beginning.
 ROWS = (70, 0, 1, 64, 5)
 WORDS = "*fp16:16 *fp16:16 *fp16:16 *i32:16 i32 i32:16 i32:16 i32:16 i32:16 i32:16 i32=1 i32:16"
@@ -30,7 +30,7 @@ WORDS = "*fp16:16 *fp16:16 *fp16:16 *i32:16 i32 i32:16 i32:16 i32:16 i32:16 i32:
 
 @cache
 def product(drawn: bool = False) -> Module:
-    sizes, words = {"BLOCK_M": BLOCK, "BLOCK_N": BLOCK, "BLOCK_K": K}, WORDS.split()
+    sizes, words = {"BLOCK_M": BLOCK, "BLOCK_N": BLOCK, "BLOCK_K": BLOCK}, WORDS.split()
     kernel = kernels.ragged_blocks
     if drawn:
         kernel, sizes = kernels.ragged_product, {"GROUPS": 8, **sizes}
