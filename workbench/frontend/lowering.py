@@ -114,14 +114,14 @@ def _attributes(options: Options) -> dict[str, Any]:
         found["maxnreg"] = options.maxnreg
     on = (
         *("wgmma", "tma", "overlap", "skip_masks", "loads_first", "apart"),
-        *("computed_first", "loaded_first", "keep_operands"),
+        *("computed_first", "loaded_first"),
     )
     found |= {name: False for name in on if not getattr(options, name)}
     off = ("skip_ones", "swap_operands", "rounds_together", "fast_rescale")
     off += ("launch_pdl", "launch_cooperative_grid")
     found |= {name: True for name in off if getattr(options, name)}
     chosen = (
-        *("copy_narrow", "prefetch_l2", "through_registers", "tma_stores"),
+        *("copy_narrow", "prefetch_l2", "through_registers", "tma_stores", "keep_operands"),
         *("warp_specialize", "persistent", "reorder", "tickets", "most_rounds", "cluster"),
     )
     found |= {name: held for name in chosen if (held := getattr(options, name)) is not None}

@@ -34,14 +34,15 @@ class Options:
     blocks stay; without `apart` no loop is written twice that could copy ahead only where arguments
     do not overlap; without `computed_first` a product's second operand goes to shared memory where
     it is computed of what memory holds, on chips that have products by four warps; without
-    `loaded_first` an operand that memory has as no such product reads it is turned by threads;
-    without `keep_operands` what products read in all rounds comes from shared memory in each. With
+    `loaded_first` an operand that memory has as no such product reads it is turned by threads. With
     `skip_ones` warps ask each round whether factors that are mostly 1 are; with `swap_operands` a
     product of few rows goes by four warps as C.T = B.T @ A.T, whose few columns an instruction may
     have; with `rounds_together` copies whose rows are short, and go on in the next round, start
     for several rounds at once; with `fast_rescale` an extreme that a loop carries on may lie behind
     by 8 powers of 2 of what is made of it: who asks for that says that it cancels out of that, as
     the maximum of an online softmax does.
+    `keep_operands` says whether what products read in all rounds as their first operand stays in
+    registers (unset: where these suffice, and no block less is resident for it).
     `copy_narrow` says whether rings bring what lies so thinly over the threads that no copy would,
     in another layout, and rows and columns that meet the results of products (unset: where products
     are made of narrower numbers, whose scales rounds would wait for), `prefetch_l2` whether copies
@@ -84,8 +85,8 @@ class Options:
     skip_ones: bool = False
     swap_operands: bool = False
     rounds_together: bool = False
-    keep_operands: bool = True
     fast_rescale: bool = False
+    keep_operands: bool | None = None
     copy_narrow: bool | None = None
     prefetch_l2: bool | None = None
     through_registers: bool | None = None

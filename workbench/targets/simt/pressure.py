@@ -98,7 +98,9 @@ def peak(module: Module, least: int = 0) -> tuple[Op | None, int]:
 
     (None, 0) where all tiles together fill no more than `least`.
     """
-    found = _Peak()
+    found = _Peak(
+        value for op in module.walk() if is_written_where_used(op) for value in op.results
+    )
     if found.all_of(module) <= least:
         return None, 0
     found.block(module.body, {})
@@ -153,10 +155,14 @@ class _Peak:
                     total += self._size(value)
 
     def _regions(self, op: Op, live: dict[Value, None]) -> None:
-        """What is read in a region is alive in all of it: a loop comes back to it."""
+        """What is read in a loop is alive in all of it, which comes back to it.
+
+        In a branch it is alive to where it is read.
+        """
         results = set(op.results)
         kept = {v: None for v in live if v not in results}
-        kept.update(dict.fromkeys(self._read_inside(op)))
+        if op.repeats:
+            kept.update(dict.fromkeys(self._read_inside(op)))
         for region in op.regions:
             self.block(region, kept)
 

@@ -199,8 +199,8 @@ def registers_needed(
     copies: that it starts in a round, each from an address of two registers.
     """
     elsewhere = {*in_rings, *(one.tile for op in loop.body.ops for one in rules.stored_of(op))}
-    anew = (op for op in loop.body.ops if is_written_where_used(op))
-    elsewhere |= {value for op in anew for value in op.results}
+    read = (value for op in loop.body.ops for value in read_by(op))
+    elsewhere |= {v for v in read if v.op is not None and is_written_where_used(v.op)}
     carried = sum(registers_held(value) for value in late.held if value not in in_rings)
     plain = peak_in(loop.body, elsewhere) + 2 * copies + _OTHER_REGISTERS
     return plain, plain + carried

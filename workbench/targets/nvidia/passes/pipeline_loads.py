@@ -51,6 +51,7 @@ from workbench.ir import (
 from workbench.ops import For, counted, pointee_of
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.chip import MOST_REGISTERS, Chip, chip_of, residency
+from workbench.targets.nvidia.passes.kept_operands import may_stay
 from workbench.targets.nvidia.passes.overlap_products import (
     late_product,
     obstacle,
@@ -257,6 +258,7 @@ def _planned(
     What a product reads a round longer takes a slot more, if as many blocks still share a
     multiprocessor; if not, copies start a round later, if that leaves one (two, for the only
     product of a loop, unless the slot has no room at all and an operand is computed meanwhile).
+    Where few blocks share it, operands that may stay in registers leave their bytes to the ring.
     """
     plain = Plan(depth, depth - 1, beside=_beside(early, found))
     product = _goes_on(early, found)
@@ -279,18 +281,25 @@ def _planned(
         return _together(early, found, plain, chip, room)
     warps = early.known.on.num_warps
     in_rings = {place.operand for staged in found for place in staged.in_place}
-    beside = stored_bytes(early.loop, in_rings, early.known.rules) + _scratch_bytes(early)
+    on = early.known.on
+    beside = stored_bytes(early.loop, in_rings, on.chip.rules) + _scratch_bytes(early)
     boxes = any(staged.box is not None for staged in found)
 
-    def warps_with(slots: int, registers: int) -> int:
+    def warps_with(slots: int, registers: int, kept: int = 0) -> int:
         barriers = _BARRIER_BYTES * slots if boxes else 0
-        return residency(chip, warps, registers, slots * each + beside + barriers).warps
+        return residency(chip, warps, registers, slots * each + beside - kept + barriers).warps
 
     least = min(max(1, warps_with(depth, plain_registers)), _ENOUGH_WARPS)
-    for slots, distance in ways:
-        fits = slots == depth or slots * each <= room
-        if distance > 0 and fits and warps_with(slots, registers) >= least:
-            return Plan(slots, distance, product, late)
+    tried = [(0, 0)]
+    if least < _ENOUGH_WARPS:  # else other blocks' products fill the time, too
+        more, kept = may_stay(early.loop, on.module, on.chip.rules)
+        most = min(chip.most_registers(warps), on.options.get("maxnreg") or MOST_REGISTERS)
+        tried += [(more, kept)] if kept and registers + more <= most else []
+    for more, kept in tried:
+        for slots, distance in ways:
+            fits = slots == depth or slots * each <= room
+            if distance > 0 and fits and warps_with(slots, registers + more, kept) >= least:
+                return Plan(slots, distance, product, late)
     if late is not None:
         text = (
             f"overlap dropped: {depth + 1} slots of {each:,} bytes and {registers} registers "

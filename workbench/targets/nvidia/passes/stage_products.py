@@ -2,43 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from workbench.ir import Block, Builder, Module, Op, Shared, Value, rebuild
+from workbench.layouts import LinearLayout
+from workbench.ops import ConvertLayout
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.ops import FenceProducts
+from workbench.targets.nvidia.passes.kept_operands import kept_operands
 from workbench.targets.simt.ops import SharedAllocate, SharedStore
-from workbench.targets.simt.rules import Device, RuleTable, Setting
+from workbench.targets.simt.rules import Device, InRegisters, RuleTable, Setting, Stored
 
 
 def stage_products(module: Module, remarks: Remarks, chip: Device) -> Module:
     """Give every operand that an op reads out of a buffer, and that is a tile, a buffer.
 
-    It is stored where it is computed, so once for a loop that does not change it. With
-    `loads_first` what is loaded before such a loop is stored right in front of it: who stores it
-    waits for it, and copies that fill rings start before that. Remarks say how products are
-    carried out.
+    It is stored where it is computed, so once for a loop that does not change it; or it stays in
+    registers there, if these suffice (kept_operands.py). With `loads_first` what is loaded before
+    such a loop is stored right in front of it: who stores it waits for it, and copies that fill
+    rings start before that. Remarks say how products are carried out.
 
     Needs: layouts. Keeps: every value.
     """
+    kept = kept_operands(module, remarks, chip, partial(_staged, module, chip.rules))
+    module = _staged(module, chip.rules, kept)
     on = Setting(module, chip)
     for op in module.walk():
         if (told := chip.rules.told_of(op, on)) is not None:
             remarks.note(op, told.text, told.severity)
-    stager = _Stager(module, chip.rules)
+    return module
+
+
+def _staged(module: Module, rules: RuleTable, kept: Mapping[int, InRegisters]) -> Module:
+    stager = _Stager(module, rules, kept)
     return rebuild(module, stager.rewrite) if stager.wanted else module
 
 
 class _Stager:
-    def __init__(self, module: Module, rules: RuleTable) -> None:
+    """`kept`: the operands that stay in registers, by the ids of the ops that read them."""
+
+    def __init__(self, module: Module, rules: RuleTable, kept: Mapping[int, InRegisters]) -> None:
         self.original = {op.id: op for op in module.walk()}
-        self.missing = {name: rules.stored_of(op) for name, op in self.original.items()}
-        #: The buffers that a tile is stored to.
-        self.wanted: dict[Value, dict[Shared, None]] = {}
+        self.kept = kept
+        self.missing = {
+            name: [one for one in rules.stored_of(op) if not _stays(one, kept.get(name))]
+            for name, op in self.original.items()
+        }
+        #: The buffers that a tile is stored to, and the layouts in which it stays.
+        self.wanted: dict[Value, dict[Shared | LinearLayout, None]] = {}
         for all_of_one in self.missing.values():
             for one in all_of_one:
                 self.wanted.setdefault(one.tile, {})[one.buffer] = None
-        self.stored: dict[tuple[Value, Shared], Value] = {}
+        for how in kept.values():
+            self.wanted.setdefault(how.operand, {})[how.layout] = None
+        self.stored: dict[tuple[Value, Shared | LinearLayout], Value] = {}
         #: The tiles that are stored behind an op, by its id, and what they have become.
         self.behind: dict[int, list[Value]] = {}
         self.now: dict[Value, Value] = {}
@@ -52,16 +71,18 @@ class _Stager:
 
     def rewrite(self, op: Op, builder: Builder) -> tuple[Value, ...] | None:
         """Store what the op computes, and let it read what is stored."""
-        old, buffers = self.original[op.id], dict[str, Value]()
+        old, fields = self.original[op.id], dict[str, Any]()
         for one in self.missing[op.id]:
             buffer = self.stored.get((one.tile, one.buffer))
             if buffer is None:  # an argument of a block
                 buffer = _store(getattr(op, one.field), one.buffer, builder)
-            buffers[one.field] = buffer
+            fields[one.field] = buffer
+        if (how := self.kept.get(op.id)) is not None:
+            fields |= how.fields(self.stored[how.operand, how.layout])
         behind = self.behind.get(op.id, ())
-        if not buffers and not behind and self.wanted.keys().isdisjoint(old.results):
+        if not fields and not behind and self.wanted.keys().isdisjoint(old.results):
             return None
-        new = builder.insert(op.changed(**buffers) if buffers else op)
+        new = builder.insert(op.changed(**fields) if fields else op)
         self.now.update(zip(old.results, new.results, strict=True))
         for tile in behind:
             for type in self.wanted[tile]:
@@ -93,7 +114,17 @@ def _place(ops: Sequence[Op], number: int) -> int:
     return number
 
 
-def _store(tile: Value, type: Shared, builder: Builder) -> Value:
+def _stays(one: Stored, how: InRegisters | None) -> bool:
+    """Say whether what an op would read out of a buffer stays in registers for it."""
+    return how is not None and one.tile is how.operand and one.field in how.fields(how.operand)
+
+
+def _store(tile: Value, type: Shared | LinearLayout, builder: Builder) -> Value:
+    if isinstance(type, LinearLayout):
+        held = builder.add(ConvertLayout(tile, type), tile.hint)
+        # Copies of boxes may fill the bytes that threads have just written on the way.
+        builder.insert(FenceProducts())
+        return held
     buffer = builder.add(SharedAllocate(type=type), tile.hint)
     builder.insert(SharedStore(tile, buffer))
     builder.insert(FenceProducts())

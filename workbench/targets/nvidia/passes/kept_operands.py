@@ -1,0 +1,118 @@
+"""Operands of products that stay in registers for all rounds of a loop.
+
+What products of a loop read as their first operand and no round changes (queries and their
+gradients where dQ is summed, keys and values where dK and dV are) would come from shared memory in
+each round. Of 64 rows by 64 columns an instruction reads as many bytes of the first operand as of
+the second, for as long as it multiplies: copies that fill rings wait for it, or it for them.
+
+Where warps part consumers decide (consumers.py), of what their producer brings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from workbench.ir import Block, Module, Op, Value, walk
+from workbench.layouts import LinearLayout
+from workbench.ops import For
+from workbench.passes.manager import Remarks
+from workbench.targets.nvidia.chip import Chip, chip_of, residency
+from workbench.targets.simt.ops import all_warps
+from workbench.targets.simt.ops.roles import roles_of
+from workbench.targets.simt.passes.shared_memory import bytes_needed
+from workbench.targets.simt.pressure import peak
+from workbench.targets.simt.rules import Device, InRegisters, RuleTable, Stored
+
+#: Registers of a thread beside tiles of floats, about.
+_BESIDE_TILES = 32
+
+#: By the ids of the ops that read them.
+Kept = dict[int, InRegisters]
+
+
+def kept_operands(
+    module: Module, remarks: Remarks, chip: Device, staged: Callable[[Kept], Module]
+) -> Kept:
+    """Return which operands stay in registers; `staged` stores the others.
+
+    Unasked those that leave room for as many blocks, with `keep_operands=True` all for which a
+    thread has registers.
+    """
+    asked: bool | None = module.attributes.get("keep_operands")
+    if asked is False or roles_of(module) is not None:
+        return {}
+    tiles = _staying(module, chip.rules)
+    kept, unit = Kept(), chip_of(chip)
+    if not tiles:
+        return kept
+    have = unit.most_registers(all_warps(module))
+    have = min(have, module.attributes.get("maxnreg") or have)
+    resident = partial(_resident, unit=unit, have=have)
+    _, before = resident(staged(kept))
+    for readers in tiles:
+        more = kept | {op.id: how for op, how in readers.items()}
+        needed, after = resident(staged(more))
+        if needed <= have and (after >= before or asked):
+            kept = more
+            continue
+        why = "registers do not suffice" if needed > have else "fewer blocks would be resident"
+        remarks.note(next(iter(readers)), f"read from shared memory in each round: {why}", "missed")
+    return kept
+
+
+def may_stay(loop: For, module: Module, rules: RuleTable) -> tuple[int, int]:
+    """Return the registers of a thread in which operands of a loop could stay, and their bytes."""
+    if module.attributes.get("keep_operands") is False or roles_of(module) is not None:
+        return 0, 0
+    made, found = _made_in(loop), dict[Value, tuple[int, int]]()
+    for op in loop.body.ops:
+        for how, one in _first_stored(op, rules):
+            if one.tile not in made:
+                words = how.layout.registers() * one.buffer.element.itemsize // 4
+                found[one.tile] = words, one.buffer.bytes
+    return sum(words for words, _ in found.values()), sum(size for _, size in found.values())
+
+
+def _resident(module: Module, unit: Chip, have: int) -> tuple[int, int]:
+    """Return about how many registers a thread needs, and how many warps are resident then."""
+    needed = _BESIDE_TILES + peak(module)[1]
+    warps = all_warps(module)
+    return needed, residency(unit, warps, min(needed, have), bytes_needed(module, unit)).warps
+
+
+def _staying(module: Module, rules: RuleTable) -> list[dict[Op, InRegisters]]:
+    """Return for each tile that stays in a loop who would read it from a buffer, and how else."""
+    found: dict[tuple[Value, LinearLayout], dict[Op, InRegisters]] = {}
+    stays = set[tuple[Value, LinearLayout]]()
+    for op, loop in _with_loops(module.body, None):
+        for how, _ in _first_stored(op, rules):
+            key = how.operand, how.layout
+            found.setdefault(key, {})[op] = how
+            if loop is not None and how.operand not in _made_in(loop):
+                stays.add(key)
+    return [readers for key, readers in found.items() if key in stays]
+
+
+def _first_stored(op: Op, rules: RuleTable) -> list[tuple[InRegisters, Stored]]:
+    """Return the operand of an op that would be stored and could be in registers, if it has one."""
+    how = rules.in_registers_of(op)
+    if how is None or how.operand.op is None:
+        return []
+    return [(how, one) for one in rules.stored_of(op) if one.tile is how.operand][:1]
+
+
+def _with_loops(block: Block, loop: Op | None) -> Iterator[tuple[Op, Op | None]]:
+    """Yield all ops, each with the innermost loop that it is in."""
+    for op in block.ops:
+        yield op, loop
+        for region in op.regions:
+            yield from _with_loops(region, op if op.repeats else loop)
+
+
+def _made_in(loop: Op) -> set[Value]:
+    """Return what is not the same in all rounds of a loop."""
+    inside = [op for region in loop.regions for op in walk(region)]
+    blocks = [*loop.regions, *(region for op in inside for region in op.regions)]
+    arguments = {value for block in blocks for value in block.arguments}
+    return arguments | {value for op in inside for value in op.results}
