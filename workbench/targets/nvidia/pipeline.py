@@ -40,6 +40,7 @@ from workbench.targets.nvidia.passes.raise_tma import asked, raise_tma
 from workbench.targets.nvidia.passes.roles import role_partition
 from workbench.targets.nvidia.passes.stage_products import stage_products
 from workbench.targets.nvidia.passes.start_products import start_products
+from workbench.targets.nvidia.passes.still_read import still_read
 from workbench.targets.nvidia.spills import (
     Fitted,
     check_shares,
@@ -490,6 +491,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
         ("begin-early", begin_early),
         ("ask-first", partial(ask_first, chip=unit)),
         ("told-order", told_order),
+        ("still-read", partial(still_read, chip=unit)),
     ]
     return recorder.pipeline(steps, module, "gpu")
 

@@ -20,6 +20,7 @@ from workbench.layouts import WarpgroupPlan
 from workbench.ops import Constant
 from workbench.targets.nvidia.ops import (
     FenceProducts,
+    StillRead,
     WaitProducts,
     WarpgroupDot,
 )
@@ -346,6 +347,20 @@ def waited(low: Lowering, value: Value, pending: int) -> list[str | None]:
 def lower_fence(low: Lowering, op: FenceProducts) -> None:
     where = "" if op.arrays else ".shared::cta"
     low.emit.do(f'call void asm sideeffect "fence.proxy.async{where};", "~{{memory}}"()')
+
+
+@NVIDIA.lower(StillRead)
+def lower_still_read(low: Lowering, op: StillRead) -> None:
+    """Stores that never happen, of as many words as an instruction reads of its first operand."""
+    words = low.words(op.tile)
+    text = f"{{ {_NEVER} "
+    for first in range(0, len(words), 4):
+        names = [f"${n}" for n in range(first, min(first + 4, len(words)))]
+        many = f".v{len(names)}" if len(names) > 1 else ""
+        text += f"@NEVER st.shared{many}.b32 [N], {{{', '.join(names)}}}; "
+    arguments = ", ".join(f"i32 {word}" for word in words)
+    constraints = ",".join("r" for _ in words)
+    low.emit.do(f'call void asm sideeffect "{text}}}", "{constraints}"({arguments})')
 
 
 def _in_and_out(

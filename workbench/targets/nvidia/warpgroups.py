@@ -44,6 +44,7 @@ from workbench.ops import Dot
 from workbench.targets.nvidia.chip import Chip, chip_of
 from workbench.targets.nvidia.ops import (
     FenceProducts,
+    StillRead,
     WaitProducts,
     WarpgroupDot,
 )
@@ -71,7 +72,7 @@ _SMALL = (F8E4M3, F8E5M2)
 #: 158" for 128 sums).
 _BESIDE_SUMS = 30
 
-NVIDIA.layouts(FenceProducts)(as_they_are)
+NVIDIA.layouts(FenceProducts, StillRead)(as_they_are)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from workbench.targets.nvidia.ops.products import (
     FenceProducts,
     Scale,
     ScaleProducts,
+    StillRead,
     WaitProducts,
     WarpgroupDot,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "TensorCopy",
     "TensorLoad",
     "TensorStore",
+    "StillRead",
     "WaitCopies",
     "WaitProducts",
     "WarpgroupDot",

@@ -303,6 +303,24 @@ class FenceProducts(Op, mnemonic="gpu.fence_products", exact=True):
         stored(frame).clear()
 
 
+class StillRead(Op, mnemonic="gpu.still_read", exact=True):
+    """What products of a loop read from registers in each round is alive up to here.
+
+    Said where assemblers forget it: ptxas 12.8 and 13.0 write over registers that only products
+    read where a round of their loop branches, 13.5 does not.
+
+    gpu.still_read %0
+    """
+
+    tile: Value
+
+    def own_effects(self) -> Effects:
+        return _PROXY_FENCE
+
+    def interpret(self, frame: Frame) -> None:
+        return None
+
+
 def _verify_scaled(op: Op, source: Value, factors: Value) -> None:
     shape, element = shape_of(source.type), element_of(source.type)
     if not shape or shape != shape_of(factors.type) or element != element_of(factors.type):
