@@ -390,6 +390,7 @@ ir | gpu.shared_allocate | | A buffer in shared memory for a tile, or a ring of 
 ir | gpu.shared_dot | | accumulator + a @ b for operands that lie in shared memory; see tile.dot.
 ir | gpu.shared_load | | Read a tile out of slot \`slot\` of a buffer.
 ir | gpu.shared_store | | Write a tile into slot \`slot\` of a buffer (the whole buffer if it has no slots).
+ir | gpu.still_read | | What products of a loop read from registers in each round is alive up to here.
 ir | gpu.tensor_copy | | Start copying a box of a tensor map into slot \`slot\` of a buffer; see gpu.tensor_load.
 ir | gpu.tensor_load | | Read the box of a tensor map that begins at some coordinates; zero outside the array.
 ir | gpu.tensor_map | | How an array lies in memory from \`base\` on, for copies of boxes of the type's extents.

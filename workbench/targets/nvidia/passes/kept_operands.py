@@ -65,7 +65,7 @@ def may_stay(loop: For, module: Module, rules: RuleTable) -> tuple[int, int]:
     """Return the registers of a thread in which operands of a loop could stay, and their bytes."""
     if module.attributes.get("keep_operands") is False or roles_of(module) is not None:
         return 0, 0
-    made, found = _made_in(loop), dict[Value, tuple[int, int]]()
+    made, found = made_in(loop), dict[Value, tuple[int, int]]()
     for op in loop.body.ops:
         for how, one in _first_stored(op, rules):
             if one.tile not in made:
@@ -89,7 +89,7 @@ def _staying(module: Module, rules: RuleTable) -> list[dict[Op, InRegisters]]:
         for how, _ in _first_stored(op, rules):
             key = how.operand, how.layout
             found.setdefault(key, {})[op] = how
-            if loop is not None and how.operand not in _made_in(loop):
+            if loop is not None and how.operand not in made_in(loop):
                 stays.add(key)
     return [readers for key, readers in found.items() if key in stays]
 
@@ -110,7 +110,7 @@ def _with_loops(block: Block, loop: Op | None) -> Iterator[tuple[Op, Op | None]]
             yield from _with_loops(region, op if op.repeats else loop)
 
 
-def _made_in(loop: Op) -> set[Value]:
+def made_in(loop: Op) -> set[Value]:
     """Return what is not the same in all rounds of a loop."""
     inside = [op for region in loop.regions for op in walk(region)]
     blocks = [*loop.regions, *(region for op in inside for region in op.regions)]
