@@ -6,6 +6,10 @@ have an owner, the buffer whose data they hold: a read of another's bytes finds 
 buffers that live at the same time. Asynchronous copies write from their start until they are
 waited for, products read until then. Slots of rings are the numbers that the kernel really uses.
 
+Products and copies of boxes reach shared memory by another way (the asynchronous proxy) than what
+threads store and exchange: they find bytes that a thread wrote only once it has fenced them and a
+barrier has come behind the fence.
+
 Global memory is watched element by element: which warps touched it since the last barrier.
 
 Roles count epochs of their own: a barrier in one orders nothing of the other's. What orders roles,
@@ -44,7 +48,9 @@ from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.ops import (
     AsyncCopy,
     CommitCopies,
+    FenceProducts,
     TensorCopy,
+    TensorStore,
     WaitCopies,
     WarpgroupDot,
 )
@@ -83,6 +89,9 @@ class Simulator(ProgramFrame):
         #: Of bytes that warps share out: which range they are of; 0 for others.
         self.parts = np.zeros(size, np.int64)
         self.reader = np.zeros(size, np.int64)
+        #: Of what threads wrote: which role did, until it has fenced that; in which epoch it has.
+        self.who = 1
+        self.unfenced, self.fenced_in = np.zeros(size, np.int64), np.zeros(size, np.int64)
         self.allocated: dict[Value, int] = {}
         self.started: list[tuple[Range, int]] = []
         self.groups: list[list[tuple[Range, int]]] = []
@@ -108,6 +117,7 @@ class Simulator(ProgramFrame):
     def of_role(self, roles: Roles) -> Simulator:
         own = super().of_role(roles)
         own.epoch = next(self.roles_epochs)
+        own.who = own.epoch
         own.started, own.groups, own.going = [], [], []
         own.order = GlobalOrder(self.machine.module, self.warps)
         return own
@@ -126,6 +136,9 @@ class Simulator(ProgramFrame):
         if isinstance(op, BlockBarrier | Barrier):
             if all(self.values[when] for when in op.operands):
                 self.barrier()
+        elif isinstance(op, FenceProducts):
+            mine = self.unfenced == self.who
+            self.unfenced[mine], self.fenced_in[mine] = 0, self.epoch
         elif isinstance(op, SharedAllocate):
             self.allocated[op.result] = op.id
         elif isinstance(op, SharedStore):
@@ -157,11 +170,27 @@ class Simulator(ProgramFrame):
                     self.put(where, owner, op, again=True)
 
     def fill(self, op: TensorCopy) -> None:
-        """Have bytes hold what a copy of a box brings: barriers in memory order who reads it."""
+        """Have bytes hold what a copy of a box brings: barriers in memory order who reads it.
+
+        They order nothing of what lay there before, if that was another's.
+        """
         if op.when is None or self.values[op.when]:
             where, owner = self.place(op.buffer, op.slot)
-            self.owner[slice(*where)] = owner
+            span = slice(*where)
+            others = self.owner[span] // 64 != owner // 64
+            self.conflict(self.read_in[span][others], self.reader[span][others], op, "read")
+            self.conflict(self.written_in[span][others], self.writer[span][others], op, "written")
+            self.shown(where, op)
+            self.owner[span] = owner
             self.accesses += 1
+
+    def shown(self, where: Range, op: Op) -> None:
+        """Raise RaceError where threads wrote bytes that no fence has shown to the other proxy."""
+        span = slice(*where)
+        if np.any(self.unfenced[span]):
+            raise RaceError(f"{op!r} touches bytes that threads wrote and have not fenced")
+        if self.warps > 1 and np.any(self.fenced_in[span] == self.epoch):
+            raise RaceError(f"{op!r} touches bytes that some threads have not fenced yet")
 
     def multiply(self, op: SharedDot | WarpgroupDot) -> None:
         """Read operands that lie in buffers."""
@@ -173,6 +202,8 @@ class Simulator(ProgramFrame):
         ]
         for where, owner in places:
             self.get_bytes(where, owner, op)
+            if isinstance(op, WarpgroupDot):
+                self.shown(where, op)
         if isinstance(op, WarpgroupDot):
             self.going.append(places)
             self.end(op)
@@ -197,12 +228,14 @@ class Simulator(ProgramFrame):
     def exchange(self, op: Op, scratch: Scratch) -> None:
         """Write scratch, wait, and read it."""
         where = (self.offsets[op.id], self.offsets[op.id] + scratch.bytes)
-        alone = scratch.alone
+        owner, alone = -op.id, scratch.alone
         # Every warp has an equal part of its own, the same one for whoever shares these bytes out.
-        self.put(where, op.id, op, parts=where[0] << 32 | where[1] if alone else 0)
+        self.put(where, owner, op, parts=where[0] << 32 | where[1] if alone else 0)
         if not alone:
             self.barrier()
-        self.get_bytes(where, op.id, op, own=alone)
+        self.get_bytes(where, owner, op, own=alone)
+        if isinstance(op, TensorStore):  # who stores boxes fences them itself
+            self.unfenced[slice(*where)], self.fenced_in[slice(*where)] = 0, self.epoch
 
     def barrier(self) -> None:
         self.epoch += 1
@@ -231,6 +264,7 @@ class Simulator(ProgramFrame):
         self.parts[span] = parts
         self.written_in[span] = self.epoch
         self.writer[span] = self.step
+        self.unfenced[span] = self.who
         self.owner[span] = owner
         self.accesses += 1
 
