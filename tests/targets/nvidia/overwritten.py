@@ -9,6 +9,7 @@ the first round is right there.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -61,7 +62,7 @@ def read_in_all_rounds(module: Module) -> set[int]:
 
 def overwritten(text: str, rows: Sequence[Collection[int]], products: set[int]) -> list[str]:
     """Return what is wrong with `products` in a listing whose rows are of such ops."""
-    parts, wrong = _parts(text, rows), dict[str, None]()
+    parts, wrong = _parts(text, rows, products), dict[str, None]()
     loops = _loops(parts)
     for head, inside in loops:
         written = {r for number in inside for row in parts[number].rows for r in row.writes}
@@ -79,9 +80,9 @@ def overwritten(text: str, rows: Sequence[Collection[int]], products: set[int]) 
     return list(wrong)
 
 
-def _parts(text: str, rows: Sequence[Collection[int]]) -> list[_Part]:
+def _parts(text: str, rows: Sequence[Collection[int]], products: set[int]) -> list[_Part]:
     parts, labels, targets = [_Part()], dict[str, int](), dict[int, str]()
-    for line, ops in zip(text.splitlines(), _of_statements(text, rows), strict=False):
+    for line, ops in zip(text.splitlines(), _of_statements(text, rows, products), strict=False):
         if label := _LABEL.match(line):
             if parts[-1].rows:
                 parts[-1].after.append(len(parts))
@@ -104,17 +105,20 @@ def _parts(text: str, rows: Sequence[Collection[int]]) -> list[_Part]:
     return parts
 
 
-def _of_statements(text: str, rows: Sequence[Collection[int]]) -> list[Collection[int]]:
-    """Return the ops of rows, those of a statement's products together: one may have none."""
+def _of_statements(
+    text: str, rows: Sequence[Collection[int]], products: set[int]
+) -> list[Collection[int]]:
+    """Return the ops of rows; all products of a statement are of the op that most of them name."""
     found, statement = list[Collection[int]](), list[int]()
     for number, (line, ops) in enumerate(zip(text.splitlines(), rows, strict=False)):
         found.append(ops)
         if "GMMA" in line:
             statement.append(number)
             if "gsb0" in line:
-                all_of_it = {op for one in statement for op in rows[one]}
+                named = Counter(op for one in statement for op in rows[one])
+                most = sorted(named, key=lambda op: (named[op], op in products))[-1:]
                 for one in statement:
-                    found[one] = all_of_it
+                    found[one] = most
                 statement.clear()
     return found
 
