@@ -133,12 +133,8 @@ class Simulator(ProgramFrame):
         """Note what an op does to memory."""
         self.order.see(op, self.values, self.epoch)
         self.end(op)
-        if isinstance(op, BlockBarrier | Barrier):
-            if all(self.values[when] for when in op.operands):
-                self.barrier()
-        elif isinstance(op, FenceProducts):
-            mine = self.unfenced == self.who
-            self.unfenced[mine], self.fenced_in[mine] = 0, self.epoch
+        if isinstance(op, BlockBarrier | Barrier | FenceProducts):
+            self.meet(op)
         elif isinstance(op, SharedAllocate):
             self.allocated[op.result] = op.id
         elif isinstance(op, SharedStore):
@@ -153,6 +149,14 @@ class Simulator(ProgramFrame):
             self.copy(op)
         elif op.id in self.offsets:
             self.exchange(op, self.scratch(op))
+
+    def meet(self, op: BlockBarrier | Barrier | FenceProducts) -> None:
+        """Begin an epoch, or show what threads of this role wrote to products and copies."""
+        if isinstance(op, FenceProducts):
+            mine = self.unfenced == self.who
+            self.unfenced[mine], self.fenced_in[mine] = 0, self.epoch
+        elif all(self.values[when] for when in op.operands):
+            self.barrier()
 
     def copy(self, op: AsyncCopy | CommitCopies | WaitCopies) -> None:
         """Start copies, close a group of them, or let groups arrive."""

@@ -50,8 +50,10 @@ def read_in_all_rounds(module: Module) -> set[int]:
 
     def within(block: Block, loop: Op | None) -> None:
         for op in block.ops:
-            in_loop = loop is not None and isinstance(op, WarpgroupDot)
-            if in_loop and layout_of(op.first.type) and op.first not in made_in(loop):
+            first = op.first if isinstance(op, WarpgroupDot) else None
+            if loop is None or first is None or first in made_in(loop):
+                pass
+            elif layout_of(first.type) is not None:
                 found.add(op.id)
             for region in op.regions:
                 within(region, op if op.repeats else loop)

@@ -72,5 +72,5 @@ def test_fences_behind_the_barrier():
 
 
 def test_a_box_that_fills_what_others_still_read():
-    with pytest.raises(RaceError, match="since the last barrier|have not fenced yet"):
+    with pytest.raises(RaceError, match=r"since the last barrier|have not fenced yet"):
         run(True, without_barriers)
