@@ -51,14 +51,26 @@ OWN_FEW = instead(
     ),
     configs((16, 32, 128, 2, 4), (16, 64, 64, 4, 5), (16, 64, 128, 2, 6), (16, 128, 128, 2, 4)),
 )  # fmt: skip
-#: Of int4, steps shared out over two or three programs of each multiprocessor.
-SHARES = configs((16, 128, 128, 2, 4, 4), (16, 64, 128, 3, 4, 4))
-NOT_SHARES = configs((16, 32, 128, 4, 5), (16, 64, 128, 2, 4))
-#: Of ours alone: columns of W as the rows of warpgroups' instructions, brought by a producer.
-BY_WARPGROUPS = with_options(
-    "swap_operands warp_specialize no persistent", (16, 128, 128, 4, 4), (16, 128, 128, 4, 6)
+#: Of int4, scales behind the product and steps shared out over programs of each multiprocessor.
+BEHIND = (
+    *with_options("BEHIND", (16, 64, 128, 4, 4), (16, 128, 128, 4, 4), (16, 64, 128, 3, 4, 4)),
+    *configs((16, 128, 128, 2, 4, 4), (16, 64, 128, 3, 4, 4)),
 )
-NOT_BY_WARPGROUPS = configs((16, 64, 128, 4, 6), (16, 128, 128, 4, 3))
+NOT_BEHIND = configs(
+    (16, 32, 128, 4, 5), (16, 64, 128, 2, 4), (16, 32, 128, 2, 4), (16, 64, 128, 4, 3),
+    (16, 64, 128, 2, 6),
+)  # fmt: skip
+#: Of ours alone: 256 or 512 blocks, as many for each multiprocessor but a few; columns of W as the
+#: rows of warpgroups' instructions, brought by a producer.
+EVEN = (
+    *with_options("BEHIND", (16, 112, 128, 4, 4), (16, 112, 128, 4, 5), (16, 56, 128, 2, 4)),
+    *with_options("BEHIND swap_operands warp_specialize no persistent", (16, 128, 128, 4, 4)),
+    *with_options("rounds_together", (16, 128, 128, 8, 4)),
+)
+NOT_EVEN = configs(
+    (16, 64, 128, 4, 6), (16, 128, 128, 4, 3), (16, 32, 128, 2, 6), (16, 64, 64, 4, 5),
+    (16, 128, 128, 8, 4),
+)  # fmt: skip
 #: Of e2m1, half as many rounds: what a round takes beside its numbers is half as much.
 DEEP = configs((16, 64, 256, 2, 3), (16, 64, 256, 4, 3), (16, 32, 256, 2, 3), (16, 128, 256, 4, 2))
 NOT_DEEP = (
@@ -71,6 +83,9 @@ MANY = configs(
     (128, 128, 128, 8, 2), (128, 256, 64, 8, 3), (256, 128, 64, 8, 3), (256, 128, 64, 8, 4),
     (256, 128, 128, 8, 2),
 )  # fmt: skip
+#: Of ours alone, steps shared out over the multiprocessors.
+EVEN_MANY = with_options("no tma", (256, 128, 64, 1, 8, 3), (256, 128, 128, 1, 8, 2))
+NOT_EVEN_MANY = configs((64, 64, 64, 4, 4), (128, 128, 32, 4, 4))
 
 
 def _weights(
@@ -109,8 +124,8 @@ def mixed(tensors: Tensors, kind: str, m: int, k: int, n: int) -> Prepared:
     x = tensors.normal(m, k, dtype=F16)
     w, scale, plain = _weights(tensors, kind, n, k)
     c, library = (tensors.empty(m, n, dtype=F16) for _ in "cl")
-    parts = tensors.empty(3 * PROGRAMS, 16 * 128, dtype=torch.float32)
-    flags = tensors.empty(3 * PROGRAMS, dtype=torch.int32)
+    parts = tensors.empty(PROGRAMS, 256 * 128, dtype=torch.float32)
+    flags = tensors.empty(16 * PROGRAMS, dtype=torch.int32)
     zeros = tensors.empty(k // GROUP, n // 8, dtype=torch.int32)
     zeros += ZERO * 0x11111111 - (1 << 32)
 
@@ -119,10 +134,12 @@ def mixed(tensors: Tensors, kind: str, m: int, k: int, n: int) -> Prepared:
         grid = (cdiv(n, bn), cdiv(m, bm))
         named = {"BLOCK_M": bm, "BLOCK_N": bn, "BLOCK_K": bk, **config.options}
         if shares:
+            share = cdiv(cdiv(n, bn) * (k // bk), shares[0] * PROGRAMS)
+            programs = cdiv(cdiv(n, bn) * (k // bk), share)
             return Launch(
-                kernels.product_with_int4_by_shares, (shares[0] * PROGRAMS,),
-                (x, w, scale, c, parts, flags, m, n, k, k, 1, w.stride(0), n),
-                {"GROUP": GROUP, **named},
+                kernels.product_by_shares, (programs,),
+                (x, w, scale, c, parts, flags, m, n, k, share, k, 1, w.stride(0), n),
+                {"GROUP": GROUP, "PACKED": 2 if kind == "int4" else 1, **named},
             )  # fmt: skip
         if kind in ("e2m1", "mxfp8"):
             return Launch(
@@ -152,11 +169,14 @@ def mixed(tensors: Tensors, kind: str, m: int, k: int, n: int) -> Prepared:
 def tables_for(kind: str, m: int) -> tuple[tuple[Config, ...], tuple[Config, ...]]:
     """Return Triton's configurations and ours."""
     if m > 16:
-        return MANY, MANY
+        own = MANY
+        if m == 256 and kind in ("int4", "int8", "fp8"):
+            own = instead(MANY, EVEN_MANY, NOT_EVEN_MANY)
+        return MANY, own
     table, own = FEW, OWN_FEW
     if kind == "int4":
-        table, own = (instead(one, SHARES, NOT_SHARES) for one in (table, own))
-        own = instead(own, BY_WARPGROUPS, NOT_BY_WARPGROUPS) if m > 1 else own
+        table = instead(FEW, BEHIND, NOT_BEHIND)
+        own = instead(table, EVEN, NOT_EVEN)
     if kind == "e2m1":
         table, own = (instead(one, DEEP, NOT_DEEP) for one in (table, own))
     if m == 1:  # eight rows of a block are as many columns as an instruction has
@@ -181,6 +201,7 @@ def contests() -> Iterator[Contest]:
                     "mixed", f"{kind} {k}x{n}", F16, m, kernels,
                     partial(mixed, kind=kind, m=m, k=k, n=n), own,
                     2 * m * k * n, k * n * bits // 8 + 2 * (m * k + m * n),
-                    f"mixed {kind} {m}", tunes=(k, n) == SHAPES[0],
+                    f"mixed {kind} {m}{f' {k}x{n}' if m == 256 else ''}",
+                    tunes=m == 256 or (k, n) == SHAPES[0],
                     peer_configs=table,
                 )  # fmt: skip

@@ -108,26 +108,33 @@ def of_int4(
 
 
 @sample(
-    "mixed_product", kernels, fast=((17, 40, 96, 32, 5, (16, 16, 32, 4, 2)),),
-    gpu=((1, 1000, 4096, 128, 40, (16, 64, 128, 4, 4)),),
+    "mixed_product", kernels,
+    fast=((17, 40, 96, 32, 5, 4, (16, 16, 32, 4, 2)), (9, 24, 64, 16, 3, 8, (16, 8, 16, 4, 2))),
+    gpu=((1, 1000, 4096, 128, 40, 4, (16, 64, 128, 4, 4)),
+         (250, 1024, 1024, 128, 7, 8, (256, 128, 64, 8, 3))),
     dtypes=(F16, BF16), layouts=("contiguous",),
 )  # fmt: skip
-def of_int4_by_shares(
-    make: Maker, m: int, n: int, k: int, group: int, programs: int, tile: tuple[int, ...]
+def by_shares(
+    make: Maker, m: int, n: int, k: int, group: int, programs: int, bits: int, tile: tuple[int, ...]
 ) -> Problem:
+    """Numbers of 4 or 8 bits; programs take as many steps each, the last one fewer."""
     x = make.integers(-2, 3, m, k)
     codes = make.integers(-8, 8, k, n, dtype=torch.int8)
-    w = make.tensor(packed(codes, 4, 2, torch.int8).T.contiguous()).T
+    stored = packed(codes, 4, 2, torch.int8) if bits == 4 else codes
+    w = make.tensor(stored.T.contiguous()).T
     scale = powers(make, cdiv(k, group), n)
-    parts = torch.zeros(programs, tile[0] * tile[1], dtype=F32, device=make.device)
-    flags = torch.zeros(programs, dtype=torch.int32, device=make.device)
+    steps = cdiv(n, tile[1]) * (k // tile[2])
+    share = cdiv(steps, programs)
+    grid = (cdiv(steps, share), cdiv(m, tile[0]))
+    parts = torch.zeros(grid[0] * grid[1], tile[0] * tile[1], dtype=F32, device=make.device)
+    flags = torch.zeros(grid[0] * grid[1], dtype=torch.int32, device=make.device)
     numbers = codes.double() * grouped_scales(scale, group, k)
-    found = _problem(make, kernels.product_with_int4_by_shares, x, (w, scale), w.stride(), numbers,
-                     tile, GROUP=group)  # fmt: skip
+    found = _problem(make, kernels.product_by_shares, x, (w, scale), w.stride(), numbers,
+                     tile, GROUP=group, PACKED=8 // bits)  # fmt: skip
     (launch,) = found.launches
-    given, numbers_of_it = launch.arguments[:4], launch.arguments[4:]
-    arguments = (*given, parts, flags, *numbers_of_it)
-    launch = replace(launch, grid=(programs,), arguments=arguments)
+    given, extents, strides = launch.arguments[:4], launch.arguments[4:7], launch.arguments[7:]
+    arguments = (*given, parts, flags, *extents, share, *strides)
+    launch = replace(launch, grid=grid, arguments=arguments)
     return replace(found, launches=(launch,), scratch=(parts, flags))
 
 

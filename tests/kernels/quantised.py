@@ -97,52 +97,58 @@ def product_with_int4(
     tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=(m[:, None] < M) & (n[None, :] < N))
 
 
-def product_with_int4_by_shares(
-    x_ptr, w_ptr, scale_ptr, c_ptr, parts_ptr, flag_ptr, M, N, K, stride_xm, stride_wk, stride_wn,
-    stride_cm, GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
+def product_by_shares(
+    x_ptr, w_ptr, scale_ptr, c_ptr, parts_ptr, flag_ptr, M, N, K, share, stride_xm, stride_wk,
+    stride_wn, stride_cm, GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr, PACKED: tl.constexpr = 2, BEHIND: tl.constexpr = False,
 ):  # fmt: skip
-    """The same, all blocks' steps along K shared out evenly, as in `stream_k_product`.
+    """PACKED numbers in a byte, 2 (int4) or 1; all blocks' steps along K shared out evenly.
 
-    BLOCK_K divides K and GROUP. A program takes its blocks from the last one on; it leaves at most
-    one part, says so by a flag, and waits for programs before it alone.
+    BLOCK_K divides K and GROUP. As in `stream_k_product` a program takes its blocks from the last
+    one on; it leaves at most one part, says so by a flag, and waits for programs before it alone.
+    BEHIND: as above.
     """
     tl.static_assert(GROUP % BLOCK_K == 0, "BLOCK_K must divide GROUP: a step has a row of scales")
     pid = tl.program_id(0)
     programs = tl.num_programs(0)
-    blocks_n = tl.cdiv(N, BLOCK_N)
     per_block = K // BLOCK_K
-    steps = tl.cdiv(M, BLOCK_M) * blocks_n * per_block
-    start = steps * pid // programs
-    end = steps * (pid + 1) // programs
+    start = pid * share
+    end = min(start + share, tl.cdiv(N, BLOCK_N) * per_block)
     i = tl.arange(0, BLOCK_M)
     j = tl.arange(0, BLOCK_N)
-    part = parts_ptr + i[:, None] * BLOCK_N + j[None, :]
-    while start < end:
-        block = (end - 1) // per_block
+    m = tl.program_id(1) * BLOCK_M + i
+    flag_ptr += tl.program_id(1) * programs
+    part = parts_ptr + tl.program_id(1) * programs * BLOCK_M * BLOCK_N
+    part += i[:, None] * BLOCK_N + j[None, :]
+    for block in range((end - 1) // per_block, start // per_block - 1, -1):
         first = block * per_block
-        at = max(start, first)
-        m = block // blocks_n * BLOCK_M + i
-        n = block % blocks_n * BLOCK_N + j
+        at = max(start - first, 0)
+        behind = min(end - first, per_block)
+        n = block * BLOCK_N + j
         acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-        for step in range(at - first, end - first):
-            k = step * BLOCK_K + tl.arange(0, BLOCK_K)
-            pair = step * (BLOCK_K // 2) + tl.arange(0, BLOCK_K // 2)
+        for begun in range(at * BLOCK_K, behind * BLOCK_K, BLOCK_K):
+            k = begun + tl.arange(0, BLOCK_K)
+            byte = begun // PACKED + tl.arange(0, BLOCK_K // PACKED)
             x = tl.load(x_ptr + m[:, None] * stride_xm + k[None, :],
                         mask=m[:, None] < M, other=0.0)  # fmt: skip
-            packed = tl.load(w_ptr + pair[:, None] * stride_wk + n[None, :] * stride_wn,
+            packed = tl.load(w_ptr + byte[:, None] * stride_wk + n[None, :] * stride_wn,
                              mask=n[None, :] < N, other=0)  # fmt: skip
-            row = scale_ptr + step * BLOCK_K // GROUP * N
-            scale = tl.load(row + n, mask=n < N, other=0.0)[None, :]
-            w = tl.join(((packed << 4) >> 4).to(x.dtype), (packed >> 4).to(x.dtype))
-            w = w.permute(0, 2, 1).reshape(BLOCK_K, BLOCK_N)
-            acc = tl.dot(x, (w * scale).to(x.dtype), acc)
-        if end == first + per_block:
+            scale = scales_of(scale_ptr, begun, k, n, K, N, GROUP, BLOCK_K)
+            if PACKED == 2:
+                w = tl.join(((packed << 4) >> 4).to(x.dtype), (packed >> 4).to(x.dtype))
+                w = w.permute(0, 2, 1).reshape(BLOCK_K, BLOCK_N)
+            else:
+                w = packed.to(x.dtype)
+            if BEHIND:
+                acc += tl.dot(x, w) * scale.to(tl.float32)
+            else:
+                acc = tl.dot(x, (w * scale).to(x.dtype), acc)
+        if behind == per_block:
             other = pid
-            begin = at
+            begin = first + at
             while begin > first:
                 other -= 1
-                begin = steps * other // programs
+                begin = other * share
                 while tl.atomic_add(flag_ptr + other, 0, sem="acquire") == 0:
                     pass
                 acc += tl.load(part + other * BLOCK_M * BLOCK_N)
@@ -155,7 +161,6 @@ def product_with_int4_by_shares(
             tl.store(part + pid * BLOCK_M * BLOCK_N, acc)
             tl.debug_barrier()
             tl.atomic_xchg(flag_ptr + pid, 1, sem="release")
-        end = at
 
 
 def product_with_words(

@@ -99,7 +99,7 @@ def in_gpu_ir(module: Module) -> Module:
     ("blocks", "behind"),
     [
         ((8, 32, 64), False), ((16, 32, 64), False), ((16, 64, 128), False), ((64, 64, 64), False),
-        ((8, 32, 64), True), ((16, 64, 128), True),
+        ((8, 32, 64), True), ((16, 64, 128), True), ((16, 56, 128), True),
     ],
 )  # fmt: skip
 def test_it_means_the_same(kind: str, blocks: tuple[int, int, int], behind: bool):
@@ -393,7 +393,9 @@ def test_two_numbers_take_two_integer_instructions(kind: str, most: float):
     assert "LDG" not in names
 
 
-@pytest.mark.parametrize(("blocks", "apart"), [((8, 128, 128), 4), ((16, 64, 128), 1)])
+@pytest.mark.parametrize(
+    ("blocks", "apart"), [((8, 128, 128), 4), ((16, 112, 128), 4), ((16, 64, 128), 1)]
+)
 def test_halves_lie_apart_where_that_saves_permutes(blocks: tuple[int, int, int], apart: int):
     """Two fragments of weights for each of X: exchanging X's halves costs less than theirs."""
     last = in_gpu_ir(module_of("i4", blocks, num_stages=3))

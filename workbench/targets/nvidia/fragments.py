@@ -105,7 +105,7 @@ def _apart(op: Dot, run: int, num_warps: int) -> int:
         return 0
     columns, rows = shape_of(op.result.type)[::-1]
     across, along = split_warps((columns, rows), num_warps)
-    computed, read = max(1, columns // 16 // across), max(1, rows // 8 // along)
+    computed, read = -(-columns // (16 * across)), -(-rows // (8 * along))
     return found if 3 * computed > 2 * read else 0
 
 
