@@ -83,9 +83,6 @@ MANY = configs(
     (128, 128, 128, 8, 2), (128, 256, 64, 8, 3), (256, 128, 64, 8, 3), (256, 128, 64, 8, 4),
     (256, 128, 128, 8, 2),
 )  # fmt: skip
-#: Of ours alone, steps shared out over the multiprocessors.
-EVEN_MANY = with_options("no tma", (256, 128, 64, 1, 8, 3), (256, 128, 128, 1, 8, 2))
-NOT_EVEN_MANY = configs((64, 64, 64, 4, 4), (128, 128, 32, 4, 4))
 
 
 def _weights(
@@ -124,8 +121,8 @@ def mixed(tensors: Tensors, kind: str, m: int, k: int, n: int) -> Prepared:
     x = tensors.normal(m, k, dtype=F16)
     w, scale, plain = _weights(tensors, kind, n, k)
     c, library = (tensors.empty(m, n, dtype=F16) for _ in "cl")
-    parts = tensors.empty(PROGRAMS, 256 * 128, dtype=torch.float32)
-    flags = tensors.empty(16 * PROGRAMS, dtype=torch.int32)
+    parts = tensors.empty(3 * PROGRAMS, 16 * 128, dtype=torch.float32)
+    flags = tensors.empty(3 * PROGRAMS, dtype=torch.int32)
     zeros = tensors.empty(k // GROUP, n // 8, dtype=torch.int32)
     zeros += ZERO * 0x11111111 - (1 << 32)
 
@@ -139,7 +136,7 @@ def mixed(tensors: Tensors, kind: str, m: int, k: int, n: int) -> Prepared:
             return Launch(
                 kernels.product_by_shares, (programs,),
                 (x, w, scale, c, parts, flags, m, n, k, share, k, 1, w.stride(0), n),
-                {"GROUP": GROUP, "PACKED": 2 if kind == "int4" else 1, **named},
+                {"GROUP": GROUP, **named},
             )  # fmt: skip
         if kind in ("e2m1", "mxfp8"):
             return Launch(
@@ -169,10 +166,7 @@ def mixed(tensors: Tensors, kind: str, m: int, k: int, n: int) -> Prepared:
 def tables_for(kind: str, m: int) -> tuple[tuple[Config, ...], tuple[Config, ...]]:
     """Return Triton's configurations and ours."""
     if m > 16:
-        own = MANY
-        if m == 256 and kind in ("int4", "int8", "fp8"):
-            own = instead(MANY, EVEN_MANY, NOT_EVEN_MANY)
-        return MANY, own
+        return MANY, MANY
     table, own = FEW, OWN_FEW
     if kind == "int4":
         table = instead(FEW, BEHIND, NOT_BEHIND)
