@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
+from workbench.analysis.transfer import counts
 from workbench.ir import F32, U32, Scalar, element_of, shape_of
 from workbench.ops import Constant, Elementwise, Iota, Select
 from workbench.ops.numbers import truncated_quotient, truncated_remainder
@@ -14,12 +17,25 @@ from workbench.targets.simt.fields import differences_of_fields
 from workbench.targets.simt.functions import float_function
 from workbench.targets.simt.hardware import Hardware, Rule
 from workbench.targets.simt.lowering import Held, Lowering, element_scalar, llvm_type, split_limit
-from workbench.targets.simt.rules import elementwise
+from workbench.targets.simt.passes.costs import quotient_cost
+from workbench.targets.simt.rules import Layouts, Setting, elementwise
 from workbench.targets.simt.table import SIMT
 
-SIMT.layouts(Constant, Iota, Select, Elementwise)(elementwise)
+SIMT.layouts(Constant, Iota, Select)(elementwise)
 
 _COMPARE = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "eq": "eq", "ne": "ne"}
+
+
+@SIMT.layouts(Elementwise)
+def function_layouts(op: Elementwise, on: Setting) -> Layouts:
+    """As all elementwise ops; what divides by what nobody knows is written seldom."""
+    plan = elementwise(op, on)
+    if op.function not in ("div", "rem") or not counts(element_of(op.result.type)):
+        return plan
+    divisor = on.facts.form(op.inputs[1])
+    if divisor is not None and divisor.constant is not None:
+        return plan
+    return replace(plan, cost=partial(quotient_cost, on, op.result))
 
 
 @SIMT.lower(Constant)
