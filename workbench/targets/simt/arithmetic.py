@@ -6,15 +6,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from workbench.analysis.at_most import is_at_most
 from workbench.analysis.transfer import counts
-from workbench.ir import F32, U32, Scalar, element_of, shape_of
+from workbench.ir import F32, U32, Scalar, Value, element_of, shape_of
 from workbench.ops import Constant, Elementwise, Iota, Select
 from workbench.ops.numbers import truncated_quotient, truncated_remainder
 from workbench.source import TargetError
 from workbench.targets.llvm.emit import Emitter, float_literal, is_integer, wrap
 from workbench.targets.simt import narrow
 from workbench.targets.simt.fields import differences_of_fields
-from workbench.targets.simt.functions import float_function
+from workbench.targets.simt.functions import exp_of_at_most_0, float_function
 from workbench.targets.simt.hardware import Hardware, Rule
 from workbench.targets.simt.lowering import Held, Lowering, element_scalar, llvm_type, split_limit
 from workbench.targets.simt.passes.costs import quotient_cost
@@ -186,6 +187,8 @@ def float_rule(low: Lowering, op: Elementwise) -> Callable[[int], str]:
     if op.row.compares:
         return lambda r: compare_floats(low.emit, op.function, element, *_inputs(low, op, r))
     rule = float_function(op.function, element, low)
+    if op.function == "exp" and element == F32 and _is_at_most_0(op.inputs[0]):
+        rule = exp_of_at_most_0(low) or rule
     if rule is None:
         raise TargetError(
             f"{op.name} on {element} values is not available on {low.chip.name}", op.span
@@ -193,6 +196,14 @@ def float_rule(low: Lowering, op: Elementwise) -> Callable[[int], str]:
     if element == F32 and len(op.inputs) > 1 and shape_of(op.result.type):
         rule = _shared_rule(low, op) or rule
     return lambda r: rule(_inputs(low, op, r))
+
+
+def _is_at_most_0(value: Value) -> bool:
+    """Say whether a difference is known not to be above 0: of numbers and their maximum."""
+    while value.op is not None and value.op.converts:
+        (value,) = value.op.operands
+    op = value.op
+    return isinstance(op, Elementwise) and op.function == "sub" and is_at_most(*op.inputs)
 
 
 def _shared_rule(low: Lowering, op: Elementwise) -> Rule | None:
