@@ -140,6 +140,11 @@ class Affine:
         """Return a number that divides the form's value for all coordinates (0 has all)."""
         return self._runs.divisor(form)
 
+    def not_negative(self, value: Value) -> bool:
+        """Say whether an integer is a sum of what is known not to be below 0."""
+        form = self.form(value)
+        return form is not None and self._runs.not_negative(form)
+
     def run(self, form: Form, axis: int, extent: int) -> tuple[int | None, int, int]:
         """Return (stride, run, start) of a form along an axis, as `Runs.run` says."""
         return self._runs.run(form, axis, extent)

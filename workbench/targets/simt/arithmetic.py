@@ -8,7 +8,7 @@ from functools import partial
 
 from workbench.analysis.at_most import is_at_most
 from workbench.analysis.transfer import counts
-from workbench.ir import F32, U32, Scalar, Value, element_of, shape_of
+from workbench.ir import F32, U32, U64, Scalar, Value, element_of, shape_of
 from workbench.ops import Constant, Elementwise, Iota, Select
 from workbench.ops.numbers import truncated_quotient, truncated_remainder
 from workbench.source import TargetError
@@ -146,12 +146,16 @@ def _define_quotient(low: Lowering, op: Elementwise, element: Scalar) -> None:
     """Divide the first element of each run that counts up; the others lie a number further."""
     steps = _steps(low, op)
     inside = sum(steps)
+    # Shifts and masks do for numbers without a sign, and what they leave is alike in registers.
+    divided = element
+    if element.is_signed and all(map(low.affine.not_negative, op.inputs)):
+        divided = U32 if element.bits == 32 else U64
 
     def register(r: int) -> Held:
         if r & inside:
             operand, constant = low.pair(op.result, r & ~inside)
             return operand, constant + sum(step for bit, step in steps.items() if r & bit)
-        return integer_function(low.emit, low.chip, op.function, element, _inputs(low, op, r))
+        return integer_function(low.emit, low.chip, op.function, divided, _inputs(low, op, r))
 
     low.set_lazy(op.result, register)
 
