@@ -52,7 +52,8 @@ def _compared_before(op: Elementwise, builder: Builder) -> Op | None:
         if not isinstance(cast, Cast) or number is None or not _keeps_all(cast):
             continue
         element = element_of(cast.source.type)
-        if not isinstance(element, Scalar) or element.is_float or element.kind == "bool":
+        # Narrower ones are computed in 32 bits, and stay so: assemblers differ in 16-bit registers.
+        if not isinstance(element, Scalar) or element.is_float or element.bits < 32:
             continue
         if round_to(int(number), element) != number:
             continue
