@@ -18,6 +18,7 @@ from workbench.layouts import LinearLayout
 from workbench.ops import pointee_of
 from workbench.targets.simt.hardware import Hardware
 from workbench.targets.simt.passes.costs import (
+    access_cost,
     coalesced,
     conversion_cost,
     default_layout,
@@ -198,7 +199,7 @@ class LayoutGraph:
             self._choices(self.nodes[node], plan)
             self._written(self.nodes[node], op.operands, plan, lambda layout: layout)
             if weight > 1 and not (self._multiplied | self._beside).isdisjoint(op.results):
-                self._copied(self.nodes[node], op)
+                self._copied(self.nodes[node], op, plan)
         for number in plan.order or range(len(op.operands)):
             along = plan.operands[number] if plan.operands else None
             if along is None:
@@ -233,11 +234,11 @@ class LayoutGraph:
                 node.costs.append(partial(_cost_at, layout, behind.cost))
             self._written(node, value.op.operands, behind, layout)
 
-    def _copied(self, node: Node, op: Op) -> None:
+    def _copied(self, node: Node, op: Op, plan: Layouts) -> None:
         """Have a load of what products are made of pay for its instructions, and for waiting.
 
         A row or a column has no instructions to pay for: it is repeated, and loaded where it is
-        needed.
+        needed. A copy to shared memory finds nothing that another one has brought.
         """
         access, on = self._rules.access_of(op), self._on
         if access is None:
@@ -255,12 +256,13 @@ class LayoutGraph:
             width, _ = vector_width(
                 on.facts, pointers, mask, layout, itemsize, on.chip.widest_bytes
             )
-            found = 0.0 if width >= least else _WAITS
+            found = access_cost(on, pointers, mask, layout, itemsize)
+            found += 0.0 if width >= least else _WAITS
             if repeated:
                 return found
             return found + _COPIED * layout.size("warp") * instructions_of(layout, width)
 
-        node.costs.append(cost)
+        node.costs = [*(one for one in node.costs if one is not plan.cost), cost]
 
     def _flow(self, op: Op, flow: Flow, weight: float) -> None:
         for group in flow.together:
