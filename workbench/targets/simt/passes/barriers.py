@@ -393,15 +393,8 @@ class _Barriers:
         return _Wait("", tuple(doubts))
 
     def with_behind(self, wait: _Wait, pending: _Pending, behind: tuple[Op, ...]) -> _Wait:
-        """Let a barrier that is asked for be taken for loads right behind it as well.
-
-        A warp alone waits for nobody, and questions keep its loads in the author's order.
-        """
-        if (
-            self.warps == 1
-            or not wait.doubts
-            or not all(isinstance(doubt, _Near) for doubt in wait.doubts)
-        ):
+        """Let a barrier that is asked for be taken for loads right behind it as well."""
+        if not wait.doubts or not all(isinstance(doubt, _Near) for doubt in wait.doubts):
             return wait
         doubts = dict.fromkeys(wait.doubts)
         for op in behind:
