@@ -334,6 +334,38 @@ def test_neighbours_in_an_image_mostly_lie_side_by_side():
     assert not isinstance(far, int)
 
 
+APART = """
+  %x = tile.iota {start = 0, type = tile<64xindex>} : tile<64xindex>
+  %ws = tile.splat %w {shape = (64,)} : tile<64xindex>
+  %hs = tile.splat %h {shape = (64,)} : tile<64xindex>
+  %ps = tile.splat %p {shape = (64,)} : tile<64xptr<f32>>
+  %above = tile.div [%x, %ws] : tile<64xindex>
+  %column = tile.rem [%x, %ws] : tile<64xindex>
+  %row = tile.rem [%above, %hs] : tile<64xindex>
+  %area = tile.mul [%w, %h] : index
+  %areas = tile.splat %area {shape = (64,)} : tile<64xindex>
+  %image = tile.div [%x, DIVISOR] : tile<64xindex>
+  %rows = tile.mul [%image, %hs] : tile<64xindex>
+  %a = tile.add [%rows, %row] : tile<64xindex>
+  %b = tile.mul [%a, FACTOR] : tile<64xindex>
+  %c = tile.add [%b, %column] : tile<64xindex>
+  %q = tile.add_pointer %ps, %c : tile<64xptr<f32>>
+"""
+
+
+@pytest.mark.parametrize(
+    ("divisor", "factor", "whole"),
+    [("%areas", "%ws", True), ("%areas", "%hs", False), ("%hs", "%ws", False)],
+)
+def test_what_divisions_took_apart_is_whole_again(divisor: str, factor: str, whole: bool):
+    text = APART.replace("DIVISOR", divisor).replace("FACTOR", factor)
+    facts, values = facts_of(text, ", %w: index, %h: index")
+    start = facts.form(values["ps"])
+    assert start is not None
+    assert (facts.accessed(values["q"], None) == start + facts.coordinate(0)) is whole
+    assert facts.vector(values["q"], 0) == (4 if whole else 1)
+
+
 def test_what_a_carried_number_starts_again_from_divides_it():
     """A counter of 64 that begins anew where it is past a bound, and one of which nothing lasts."""
     lines = """

@@ -43,6 +43,7 @@ from workbench.analysis.transfer import (
     RULES,
     may_have_form,
     promising,
+    put_together,
     rewritten,
     selected,
 )
@@ -110,7 +111,7 @@ class Affine:
         self._sizes: dict[Atom, int] = {}
         self._mask_runs: dict[tuple[Value, int, int], int] = {}
         self._conjuncts: dict[Value, tuple[Form, ...]] = {}
-        self._under: dict[tuple[Value, Value], Form] = {}
+        self._under: dict[tuple[Value, Value | None], Form] = {}
         self.parameters: dict[Value, KernelParameter] = {}
         for parameter in module.parameters:
             self.parameters[parameter.value] = parameter
@@ -138,6 +139,11 @@ class Affine:
     def divisor(self, form: Form) -> int:
         """Return a number that divides the form's value for all coordinates (0 has all)."""
         return self._runs.divisor(form)
+
+    def not_negative(self, value: Value) -> bool:
+        """Say whether an integer is a sum of what is known not to be below 0."""
+        form = self.form(value)
+        return form is not None and self._runs.not_negative(form)
 
     def run(self, form: Form, axis: int, extent: int) -> tuple[int | None, int, int]:
         """Return (stride, run, start) of a form along an axis, as `Runs.run` says."""
@@ -184,13 +190,17 @@ class Affine:
 
     # -- masks ----------------------------------------------------------------------------
     def accessed(self, pointer: Value, mask: Value | None) -> Form | None:
-        """Return a form that a pointer has where a mask is on: clamps that do nothing are gone."""
+        """Return a form that a pointer has where a mask is on.
+
+        Clamps that do nothing are gone, and what was taken apart by a division is whole again.
+        """
         form = self.form(pointer)
-        if form is None or mask is None or not any(atom.parts for atom in form.atoms()):
+        if form is None or not any(atom.parts for atom in form.atoms()):
             return form
         known = self._under.get((pointer, mask))
         if known is None:
-            known = self._under[pointer, mask] = self._clamped(form, self.conjuncts(mask))
+            clamped = form if mask is None else self._clamped(form, self.conjuncts(mask))
+            known = self._under[pointer, mask] = put_together(self, clamped)
         return known
 
     def _clamped(self, form: Form, known: tuple[Form, ...]) -> Form:

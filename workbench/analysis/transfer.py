@@ -174,6 +174,40 @@ def opaque(self: Forms, kind: str, parts: tuple[Form, ...]) -> Form:
     return Form({(self.atom(kind, parts, axes),): 1})
 
 
+def put_together(self: Forms, form: Form) -> Form:
+    """Return the form with what was taken apart by divisions whole again.
+
+    `o // w * w + o % w` is o, whichever way quotients are rounded; so are parts of such sums that
+    are multiplied alike, and `o // w % h * w + o // (w * h) * w * h` is `o // w * w`.
+    """
+    while (found := _without_one_remainder(self, form)) is not None:
+        form = found
+    return form
+
+
+def _without_one_remainder(self: Forms, form: Form) -> Form | None:
+    for monomial, coefficient in form.terms.items():
+        for place, atom in enumerate(monomial):
+            if atom.kind != "rem":
+                continue
+            dividend, divisor = atom.parts
+            factor = Form({monomial[:place] + monomial[place + 1 :]: coefficient})
+            for quotient in _quotients(self, dividend, divisor):
+                beside = factor * divisor * quotient
+                if all(form.terms.get(m) == c for m, c in beside.terms.items()):
+                    return form - beside + factor * (dividend - opaque(self, "rem", atom.key))
+    return None
+
+
+def _quotients(self: Forms, dividend: Form, divisor: Form) -> Iterable[Form]:
+    """Yield the ways in which one number divided by another is written."""
+    yield opaque(self, "div", (dividend, divisor))
+    atoms = tuple(dividend.atoms())
+    if len(atoms) == 1 and atoms[0].kind == "div" and dividend == Form({atoms: 1}):
+        whole, first = atoms[0].parts
+        yield opaque(self, "div", (whole, first * divisor))
+
+
 def _select(self: Forms, op: Select) -> Form | None:
     """A tile that is one of two by a mask; the mask is the conjuncts that are all below 0."""
     if not self.tiles or not counts(element_of(op.result.type)):

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import workbench
 import workbench.language as tl
 from tests.kernels import products, sorting
-from tests.language.harness import lowered
+from tests.language.harness import from_text, lowered
 from tests.passes.corpus import Case, tile_ir
 from tests.passes.corpus import cases as corpus
 from tests.passes.meaning import cases
@@ -242,3 +243,49 @@ def test_neighbours_read_fields_of_what_lies_side_by_side(step: int, lanes: bool
     layout = layout_of(load.result.type)
     assert layout is not None
     assert (layout.flat("lane") == (1, 2, 4, 8, 16)) is lanes
+
+
+DEPTHWISE = """
+def depthwise(x, weights, out, n, channels, height, width, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    column, row, plane = at % width, at // width % height, at // (width * height)
+    total = tl.zeros([BLOCK], tl.float32)
+    for down in tl.static_range(3):
+        for along in tl.static_range(3):
+            y, z = row + down - 1, column + along - 1
+            inside = (at < n) & (y >= 0) & (y < height) & (z >= 0) & (z < width)
+            pixel = tl.load(x + (plane * height + y) * width + z, mask=inside, other=0.0)
+            weight = tl.load(weights + plane % channels * 9 + down * 3 + along, mask=at < n)
+            total += pixel * weight
+    tl.store(out + at, total, mask=at < n)
+"""
+
+
+@pytest.mark.parametrize(
+    ("width", "wide", "alone", "weights"), [("i32:16", 3, 48, 9), ("i32", 0, 72, 72)]
+)
+def test_neighbours_in_an_image_share_what_says_where_they_lie(
+    width: str, wide: int, alone: int, weights: int
+):
+    """Pixels beside aligned ones are loaded one by one; weights once, where rows are known."""
+    signature = f"*fp16:16 *fp16:16 *fp16:16 i32:16 i32 i32 {width}"
+    text = workbench.compile(
+        from_text(DEPTHWISE), signature, {"BLOCK": 1024}, "sm_90a", num_warps=4
+    ).asm["ptx"]
+    loads = re.findall(r"ld\.global\S*", text)
+    assert loads.count("ld.global.v4.b32") == wide
+    assert loads.count("ld.global.b16") == alone + weights
+
+
+@pytest.mark.parametrize("cache", ["", ", cache_modifier='.cg'"])
+def test_what_another_register_has_brought_costs_little(cache: str):
+    """Neighbours of an unaligned row stay in one thread where the cache keeps their sectors."""
+    source = """
+def beside(x, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.load(x + at, mask=at < n) + tl.load(x + at + n, mask=at < n)
+    tl.store(out + at, total + tl.load(x + at + 1, mask=at < n CACHE), mask=at < n)
+"""
+    kernel, signature = from_text(source.replace(" CACHE", cache)), "*fp32:16 *fp32:16 i32:16"
+    text = workbench.compile(kernel, signature, {"BLOCK": 1024}, "sm_90a", num_warps=4).asm["ptx"]
+    assert len(re.findall(r"ld\.global\S*\.v4", text)) == (0 if cache else 4)

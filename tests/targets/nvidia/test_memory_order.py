@@ -12,7 +12,7 @@ import workbench
 from tests.language.harness import from_text
 from tests.passes.pipelines import SM_80, gpu_steps, tile_steps
 from tests.targets.nvidia.hazards import RaceError, simulate
-from workbench.ir import DROP, Module, parse_module, rebuild
+from workbench.ir import DROP, Module, parse_module, rebuild, walk
 from workbench.passes.manager import Recorder, Remarks
 from workbench.passes.pipeline import tile_passes
 from workbench.targets.nvidia import pipeline
@@ -296,6 +296,13 @@ kernel @apart(%x: ptr<i32> {noalias = True}, %y: ptr<i32> {noalias = True}) {num
         assert [op.name for op in after.walk()].count("gpu.barrier") == count
 
 
+def insert_barriers_of(text: str, signature: str) -> Module:
+    """Return a kernel's GPU IR with barriers."""
+    before = final(text, signature, num_warps=4)
+    offsets, _, _ = allocate(before, SM_80)
+    return insert_barriers(before, Remarks(), offsets, SM_80)
+
+
 #: What is loaded through one argument and only stored through the other.
 OVERLAPPING = {
     "a store before a load": """
@@ -347,6 +354,16 @@ OVERLAPPING = {
                 tl.store(y_ptr + k * 256 + i, tl.load(x_ptr + k * 256 + i) + a + b)
             tl.store(y_ptr + 16 + i, tl.load(x_ptr + 520 - i))
         """,
+    "stores before a loop that loads twice a round": """
+        def kernel(x_ptr, y_ptr, n):
+            i = tl.arange(0, 512)
+            tl.store(y_ptr + i, i)
+            tl.store(y_ptr + 1024 + i, i)
+            for k in range(n):
+                a = tl.load(x_ptr + k * 256 + i)
+                b = tl.load(x_ptr + k * 256 + 511 - i)
+                tl.store(y_ptr + 512 + k * 256 + i, a + b)
+        """,
 }  # fmt: skip
 
 
@@ -367,6 +384,33 @@ def test_arguments_that_overlap_are_in_order(name: str, shift: int):
     if abs(shift) == 256:
         with pytest.raises(RaceError):
             simulate(without, offsets, total, (1,), arguments)
+
+
+NORM = """
+def kernel(x, w, b, y, mean, n):
+    i = tl.arange(0, 512)
+    row = tl.load(x + i)
+    average = tl.sum(row, axis=0)
+    tl.store(mean, average)
+    tl.store(mean + 1, average + 1.0)
+    for k in range(0, n, 512):
+        scale = tl.load(w + k + i)
+        offset = tl.load(b + k + i)
+        tl.store(y + k + i, (tl.load(x + k + i) - average) * scale + offset)
+"""
+
+
+def test_loads_of_a_round_share_a_question_and_none_is_asked_of_what_lies_before_the_loop():
+    """Three arguments may be what the round before stored, and what this one stores."""
+    after = insert_barriers_of(NORM, "*fp32:16 *fp32:16 *fp32:16 *fp32:16 *fp32:16 i32")
+    loop = next(op for op in after.walk() if op.repeats)
+    inside = [op for op in walk(loop.regions[0]) if op.name == "gpu.barrier"]
+    assert [bool(op.operands) for op in inside] == [True, True]
+    before = after.body.ops[after.body.ops.index(loop) - 1]
+    assert before.name == "gpu.barrier"
+    assert not before.operands
+    asked = [op for op in after.body.ops[: after.body.ops.index(loop)] if op.name == "tile.le"]
+    assert len(asked) == 6  # the result beside each of three arguments
 
 
 # -- programs ------------------------------------------------------------------------------

@@ -75,6 +75,19 @@ def test_places_of_a_run_are_those_of_elements_on_their_own(width: int):
     assert np.array_equal(column, np.arange(2000) % width)
 
 
+@pytest.mark.parametrize(("dividend", "signed"), [("at", False), ("at - n", True)])
+@pytest.mark.parametrize("width", ["16", "24", "w"])
+def test_what_is_not_below_0_is_divided_without_a_sign(dividend: str, signed: bool, width: str):
+    text = PLACES.replace("at // w", f"({dividend}) // {width}").replace("at % w", "at")
+    made = workbench.compile(
+        from_text(text), "*i32:16 *i32:16 i32:16 i32:16", {"BLOCK": 128}, "sm_90a", num_warps=4
+    )
+    found = {"s": "sdiv" in made.asm["llvm"], "u": bool(re.search("udiv|lshr", made.asm["llvm"]))}
+    alone = width == "w"  # nothing is known of an argument's sign here
+    assert found["s"] is (signed or alone)
+    assert found["u"] is not (signed or alone)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("seed", range(3))
 def test_quotients_are_those_of_elements_on_their_own(seed: int):

@@ -43,8 +43,8 @@ from workbench.targets.simt.verifier import verify_layouts
 PRETEND = RuleTable("pretend", parent=SIMT)
 BANKS = Banks(count=64)
 COSTS = Costs(
-    sector_bytes=64, access=1, shuffle=2, staging=3, warp_wait=8, block_wait=50, crossing=40,
-    reduced=0.5, scanned=1,
+    sector_bytes=64, access=1, line_bytes=256, again=0.5, quotient=3, shuffle=2, staging=3,
+    warp_wait=8, block_wait=50, crossing=40, reduced=0.5, scanned=1,
 )  # fmt: skip
 _READ = " nounwind memory(none) speculatable"
 _KINDS = {"shuffle": 1, "warp": 2, "block": 3, "end": 4}

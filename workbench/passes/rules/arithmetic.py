@@ -68,6 +68,36 @@ def _with_itself(op: Elementwise, builder: Builder) -> Value | None:
     return a if a is b and _is_integer(a) else None
 
 
+def _constants_together(op: Elementwise, builder: Builder) -> Op | Value | None:
+    """Add two constants to each other first, where their sum is a number of the type."""
+    outer = _plus_constant(op)
+    inner = None if outer is None else _plus_constant(outer[0].op)
+    if outer is None or inner is None:
+        return None
+    value, total = inner[0], inner[1] + outer[1]
+    element = element_of(value.type)
+    assert isinstance(element, Scalar)
+    if abs(total) >> (element.bits - 1):
+        return None
+    if not total:
+        return value
+    number = builder.add(Constant(abs(total), value.type))
+    return Elementwise("add" if total > 0 else "sub", (value, number))
+
+
+def _plus_constant(op: Op | None) -> tuple[Value, int] | None:
+    """Return an integer and the number that an op adds to it, None if it does something else."""
+    if not isinstance(op, Elementwise) or op.function not in ("add", "sub"):
+        return None
+    a, b = op.inputs
+    if op.function == "add" and constant_of(a) is not None:
+        a, b = b, a
+    number, element = constant_of(b), element_of(a.type)
+    if number is None or not _is_integer(a) or element.kind == "bool":
+        return None
+    return a, int(number) if op.function == "add" else -int(number)
+
+
 # -- equal elements -----------------------------------------------------------------------------
 def _on_scalars(op: Elementwise, builder: Builder) -> Op | None:
     return per_scalar(op, op.inputs, builder, lambda new: _simplest(op.function, new, builder))
@@ -157,6 +187,8 @@ VALUES: tuple[Rule, ...] = (
     Rule("min-of-highest", "min(x, 127) = x", "x: i8", Elementwise, _neutral, ("min", "minimum")),
     Rule("max-of-lowest", "max(x, 0) = x", "x: u8", Elementwise, _neutral, ("max", "maximum")),
     Rule("subtract-zero", "x - 0 = x", "x: i32", Elementwise, _neutral_right(0), ("sub",)),
+    Rule("add-constants", "(x + 3) + 1 = x + 4", "x: i32", Elementwise, _constants_together,
+         ("add", "sub")),
     Rule("shift-by-zero", "x << 0 = x", "x: i32", Elementwise, _neutral_right(0), ("shl", "shr")),
     Rule("divide-by-one", "x / 1 = x", "x: f32", Elementwise, _divided_by_one, ("div",)),
     Rule("multiply-by-zero", "x * 0 = 0", "x: i32", Elementwise, _zero, ("mul",)),

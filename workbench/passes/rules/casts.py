@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.ir import Builder, Op, Scalar, Value, element_of, shape_of
-from workbench.ops import Bitcast, Broadcast, Cast, ExpandDims, Splat
+from workbench.ops import Bitcast, Broadcast, Cast, Constant, Elementwise, ExpandDims, Splat
+from workbench.ops.numbers import round_to
 from workbench.passes.rules.folding import FOLD_CAST
+from workbench.passes.rules.known import constant_of
 from workbench.passes.rules.rule import Rule
 
 
@@ -43,6 +45,23 @@ def _keeps_all(op: Cast) -> bool:
     return wide.bits >= narrow.bits and wide.is_signed
 
 
+def _compared_before(op: Elementwise, builder: Builder) -> Op | None:
+    """Compare integers with a number in the type that they had before they were widened."""
+    for place, value in enumerate(op.inputs):
+        cast, number = value.op, constant_of(op.inputs[1 - place])
+        if not isinstance(cast, Cast) or number is None or not _keeps_all(cast):
+            continue
+        element = element_of(cast.source.type)
+        # Narrower ones are computed in 32 bits, and stay so: assemblers differ in 16-bit registers.
+        if not isinstance(element, Scalar) or element.is_float or element.bits < 32:
+            continue
+        if round_to(int(number), element) != number:
+            continue
+        sides = [cast.source, builder.add(Constant(int(number), cast.source.type))]
+        return Elementwise(op.function, tuple(sides[:: -1 if place and not op.row.commutes else 1]))
+    return None
+
+
 def _again(op: Cast | Bitcast, source: Value, builder: Builder) -> Value:
     if isinstance(op, Cast):
         return builder.add(Cast(source, op.to, rounding=op.rounding))
@@ -71,11 +90,14 @@ def _before_expansion(op: Cast | Bitcast, builder: Builder) -> Op | None:
 
 
 _BOTH = (Cast, Bitcast)
+_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 RULES: tuple[Rule, ...] = (
     Rule("cast-to-own-type", "cast(x, i32) = x", "x: i32", _BOTH, _same_type),
     FOLD_CAST,
     Rule("cast-there-and-back", "cast(cast(x, f32), f16) = x", "x: f16", Cast, _there_and_back),
     Rule("cast-twice", "cast(cast(x, i32), i64) = cast(x, i64)", "x: i8", Cast, _twice),
+    Rule("compare-before-cast", "eq(cast(x, i64), 5) = eq(x, 5)", "x: i32",
+         Elementwise, _compared_before, _COMPARISONS),
     Rule("cast-before-splat", "cast(splat(x), i64) = splat(cast(x, i64))", "x: i32",
          _BOTH, _before_splat),
     Rule("cast-before-broadcast", "cast(broadcast(x), f32) = broadcast(cast(x, f32))",

@@ -35,8 +35,9 @@ _SMALL = {"f8e4m3": "e4m3", "f8e5m2": "e5m2"}
 #: are 0 (.ftz): the exact forms cost three more instructions.
 _FUNCTIONS = {
     ("exp2", "float"): "ex2.approx.ftz.f32", ("log2", "float"): "lg2.approx.f32",
-    ("multiply_down", "float"): "mul.rm.f32", ("div", "float"): "div.full.f32",
-    ("div_rn", "float"): "div.rn.f32", ("reciprocal", "float"): "rcp.approx.ftz.f32",
+    ("multiply_down", "float"): "mul.rm.f32", ("fma_saturated", "float"): "fma.rn.sat.f32",
+    ("div", "float"): "div.full.f32", ("div_rn", "float"): "div.rn.f32",
+    ("reciprocal", "float"): "rcp.approx.ftz.f32",
     ("sqrt", "float"): "sqrt.approx.f32", ("sqrt_rn", "float"): "sqrt.rn.f32",
     ("rsqrt", "float"): "rsqrt.approx.f32", ("sqrt_rn", "double"): "sqrt.rn.f64",
 }  # fmt: skip

@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
-from workbench.ir import F32, U32, Scalar, element_of, shape_of
+from workbench.analysis.at_most import is_at_most
+from workbench.analysis.transfer import counts
+from workbench.ir import F32, U32, U64, Scalar, Value, element_of, shape_of
 from workbench.ops import Constant, Elementwise, Iota, Select
 from workbench.ops.numbers import truncated_quotient, truncated_remainder
 from workbench.source import TargetError
 from workbench.targets.llvm.emit import Emitter, float_literal, is_integer, wrap
 from workbench.targets.simt import narrow
 from workbench.targets.simt.fields import differences_of_fields
-from workbench.targets.simt.functions import float_function
+from workbench.targets.simt.functions import exp_of_at_most_0, float_function
 from workbench.targets.simt.hardware import Hardware, Rule
 from workbench.targets.simt.lowering import Held, Lowering, element_scalar, llvm_type, split_limit
-from workbench.targets.simt.rules import elementwise
+from workbench.targets.simt.passes.costs import quotient_cost
+from workbench.targets.simt.rules import Layouts, Setting, elementwise
 from workbench.targets.simt.table import SIMT
 
-SIMT.layouts(Constant, Iota, Select, Elementwise)(elementwise)
+SIMT.layouts(Constant, Iota, Select)(elementwise)
 
 _COMPARE = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "eq": "eq", "ne": "ne"}
+
+
+@SIMT.layouts(Elementwise)
+def function_layouts(op: Elementwise, on: Setting) -> Layouts:
+    """As all elementwise ops; what divides by what nobody knows is written seldom."""
+    plan = elementwise(op, on)
+    if op.function not in ("div", "rem") or not counts(element_of(op.result.type)):
+        return plan
+    divisor = on.facts.form(op.inputs[1])
+    if divisor is not None and divisor.constant is not None:
+        return plan
+    return replace(plan, cost=partial(quotient_cost, on, op.result))
 
 
 @SIMT.lower(Constant)
@@ -129,12 +146,16 @@ def _define_quotient(low: Lowering, op: Elementwise, element: Scalar) -> None:
     """Divide the first element of each run that counts up; the others lie a number further."""
     steps = _steps(low, op)
     inside = sum(steps)
+    # Shifts and masks do for numbers without a sign, and what they leave is alike in registers.
+    divided = element
+    if element.is_signed and all(map(low.affine.not_negative, op.inputs)):
+        divided = U32 if element.bits == 32 else U64
 
     def register(r: int) -> Held:
         if r & inside:
             operand, constant = low.pair(op.result, r & ~inside)
             return operand, constant + sum(step for bit, step in steps.items() if r & bit)
-        return integer_function(low.emit, low.chip, op.function, element, _inputs(low, op, r))
+        return integer_function(low.emit, low.chip, op.function, divided, _inputs(low, op, r))
 
     low.set_lazy(op.result, register)
 
@@ -170,6 +191,8 @@ def float_rule(low: Lowering, op: Elementwise) -> Callable[[int], str]:
     if op.row.compares:
         return lambda r: compare_floats(low.emit, op.function, element, *_inputs(low, op, r))
     rule = float_function(op.function, element, low)
+    if op.function == "exp" and element == F32 and _is_at_most_0(op.inputs[0]):
+        rule = exp_of_at_most_0(low) or rule
     if rule is None:
         raise TargetError(
             f"{op.name} on {element} values is not available on {low.chip.name}", op.span
@@ -177,6 +200,14 @@ def float_rule(low: Lowering, op: Elementwise) -> Callable[[int], str]:
     if element == F32 and len(op.inputs) > 1 and shape_of(op.result.type):
         rule = _shared_rule(low, op) or rule
     return lambda r: rule(_inputs(low, op, r))
+
+
+def _is_at_most_0(value: Value) -> bool:
+    """Say whether a difference is known not to be above 0: of numbers and their maximum."""
+    while value.op is not None and value.op.converts:
+        (value,) = value.op.operands
+    op = value.op
+    return isinstance(op, Elementwise) and op.function == "sub" and is_at_most(*op.inputs)
 
 
 def _shared_rule(low: Lowering, op: Elementwise) -> Rule | None:

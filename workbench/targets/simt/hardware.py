@@ -44,6 +44,9 @@ class Costs:
     Attributes:
         sector_bytes: what global memory moves at once.
         access: the issue of one access to global memory by a warp.
+        line_bytes: what the cache looks up at once.
+        again: a line of a request whose sectors another register of the threads has brought.
+        quotient: an index of a warp that is divided by what nobody knows.
         shuffle: a word that goes to another lane, with the selects around it.
         staging: a row of banks that is written and read.
         warp_wait: the least that an exchange through shared memory takes within a warp.
@@ -55,6 +58,9 @@ class Costs:
 
     sector_bytes: int
     access: float
+    line_bytes: int
+    again: float
+    quotient: float
     shuffle: float
     staging: float
     warp_wait: float
@@ -327,7 +333,8 @@ class Hardware(ABC):
 
         None where it does not: functions.py has formulas for most. They are made of these, which
         f32 must have: exp2 log2 sqrt sqrt_rn rsqrt div div_rn reciprocal, and exp or
-        multiply_down (a product rounded down). Within 2 ulp, _rn rounded to nearest.
+        multiply_down (a product rounded down). Within 2 ulp, _rn rounded to nearest. It may have
+        fma_saturated, which ends between 0 and 1 and makes 0 of a NaN.
         """
         if function in ("div", "div_rn"):
             return lambda v: emit.pure(f"fdiv {type} {v[0]}, {v[1]}")

@@ -17,6 +17,7 @@ from workbench.targets.simt.passes.costs import (
     access_cost,
     coalesced,
     coalesced_within,
+    repeated_places,
     vector_width,
 )
 from workbench.targets.simt.rules import (
@@ -37,11 +38,13 @@ def access_layouts(op: Op, on: Setting) -> Layouts:
     pointers = op.operands[0]
     mask = getattr(op, "mask", None)
     itemsize = pointee_of(pointers.type).itemsize
+    plain = isinstance(op, Load) and not op.volatile and not op.cache
+    loaded = op.result if plain else None
     return Layouts(
         work=op.results[0] if op.results else None,
         own=None if op.results else shape_of(pointers.type),
         operands=(SAME,) * len(op.operands),
-        cost=lambda layout: access_cost(on, pointers, mask, layout, itemsize),
+        cost=lambda layout: access_cost(on, pointers, mask, layout, itemsize, loaded),
         offers=lambda: [coalesced(on, pointers, mask, itemsize)],
         within=None
         if op.results
@@ -208,7 +211,9 @@ def lower_load(low: Lowering, op: Load) -> None:
         values = [_load_group(low, op, element, (r,), owner)[0] for r in unique]
         answer(low, op, op.pointers, values)
         return
-    repeated = _repeated_places(low, op)
+    repeated = 0
+    if shape_of(op.result.type):
+        repeated = repeated_places(low.affine, op.result, low.layout(op.result))
     access = plan_access(low, op.pointers, op.mask, element.itemsize, repeated)
     count = low.layout(op.result).registers() if shape_of(op.result.type) else 1
     registers: list[str | None] = [None] * count
@@ -219,21 +224,6 @@ def lower_load(low: Lowering, op: Load) -> None:
     if shape_of(op.result.type):
         _copy_duplicates(low, op.result, registers, repeated)
     low.set_registers(op.result, registers)
-
-
-def _repeated_places(low: Lowering, op: Load) -> int:
-    """Return the bits of a thread's places within runs over which it would load the same."""
-    if not shape_of(op.result.type):
-        return 0
-    layout = low.layout(op.result)
-    runs, below, found = low.affine.equal_runs(op.result), sum(layout.bits), 0
-    for run, bits in zip(runs, layout.bits, strict=True):
-        below -= bits
-        inside = (min(run, 1 << bits) - 1) << below
-        for column in layout.flat("register"):
-            if column.bit_count() == 1:
-                found |= column & inside
-    return found
 
 
 def _copy_duplicates(

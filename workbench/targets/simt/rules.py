@@ -93,7 +93,7 @@ class Layouts:
     results: of an op that works in a layout of its own, what its results have.
     order: in which operands are converted, by their places; None: as they are declared.
     floats: it is cheap and pure, so that it is written again in every layout that is asked for.
-    cost: what it costs to work in a layout.
+    cost: what it costs to work in a layout; of one that floats, to be written in it.
     offers: layouts worth trying.
     within: one worth trying where an operand has a layout: in which warps keep what they have.
     fixed: it works in no other layout than those offered.

@@ -40,6 +40,7 @@ from workbench.ir import (
     Shared,
     Value,
     shape_of,
+    walk,
 )
 from workbench.ops import Bitcast, Constant, Elementwise, pointee_of
 from workbench.passes.manager import Remarks
@@ -204,7 +205,7 @@ class _Barriers:
         self.costs = is_persistent(module)
         #: Whether what is written at the kernel's start holds for all that follows.
         self.starts = not self.costs and not any(op.side_by_side for op in module.walk())
-        self._near: dict[tuple[Value | str | None, ...], _Near | None] = {}
+        self._near: dict[frozenset[Value | str | None], _Near | None] = {}
         #: How many loops are around.
         self.depth = 0
         #: What has to be written at the kernel's start.
@@ -219,18 +220,19 @@ class _Barriers:
         """Go through a block; `pending` becomes what is pending at its end."""
         self.open.append(set())
         with self.builder.block() as ops:
-            for op in block.ops:
-                self.op(op, pending, write)
+            for place, op in enumerate(block.ops):
+                self.op(op, pending, write, block.ops[place + 1 :])
                 self.open[-1].add(op.id)
         self.open.pop()
         return Block(block.arguments, tuple(ops)) if write else block
 
-    def op(self, op: Op, pending: _Pending, write: bool) -> None:
+    def op(self, op: Op, pending: _Pending, write: bool, behind: tuple[Op, ...]) -> None:
         own = self.own(op)
         if write:
             self.refuse(op, own, pending)
         wait = self.wait(own, pending)
         if write and not own.is_barrier:
+            wait = self.with_behind(wait, pending, behind)
             self.insert(op, wait)
             pending.ask(frozenset(d for d in wait.doubts if isinstance(d, _Near)))
         if own.is_barrier or own.waits or (write and wait.reason):
@@ -250,6 +252,8 @@ class _Barriers:
             self.builder.insert(op)
 
     def regions(self, op: Op, pending: _Pending, write: bool) -> None:
+        if write and op.repeats and not self.depth:
+            self.settle_before(op, pending)
         self.depth += op.repeats
         ends = [self.left_by(region) for region in op.regions]
         entry = pending.copy()
@@ -263,6 +267,33 @@ class _Barriers:
         for end in ends:
             pending.add(end)
         self.depth -= op.repeats
+
+    def settle_before(self, loop: Op, pending: _Pending) -> None:
+        """Insert a barrier before a loop that would ask in its rounds for what lies before it.
+
+        One barrier costs less than asking whether several arguments overlap.
+        """
+        self.depth += 1
+        inside = [
+            Access(op, effect)
+            for region in loop.regions
+            for op in walk(region)
+            for effect in op.own_effects()
+            if effect.space == "global"
+        ]
+        asked = {
+            doubt
+            for first in pending.accesses
+            for second in inside
+            if self.hazards.meet(first, second)
+            and isinstance(doubt := self.doubt(first, second), _Near)
+        }
+        self.depth -= 1
+        if len(asked) > 1:
+            self.insert(
+                loop, _Wait("what was accessed before the loop may overlap what it accesses")
+            )
+            pending.clear()
 
     def rewritten(self, op: Op, entry: _Pending) -> Op:
         """Return the op with barriers in its regions, itself if they need none."""
@@ -361,6 +392,25 @@ class _Barriers:
                     return _Wait(words_of(other, access))
         return _Wait("", tuple(doubts))
 
+    def with_behind(self, wait: _Wait, pending: _Pending, behind: tuple[Op, ...]) -> _Wait:
+        """Let a barrier that is asked for be taken for loads right behind it as well."""
+        if not wait.doubts or not all(isinstance(doubt, _Near) for doubt in wait.doubts):
+            return wait
+        doubts = dict.fromkeys(wait.doubts)
+        for op in behind:
+            if op.regions or any(e.writes or e.acquires or e.is_meeting for e in op.own_effects()):
+                break
+            own = self.own(op)
+            more = self.wait(own, pending)
+            if (
+                own.waits
+                or more.reason
+                or not all(isinstance(doubt, _Near) for doubt in more.doubts)
+            ):
+                break
+            doubts |= dict.fromkeys(more.doubts)
+        return _Wait("", tuple(doubts)) if len(doubts) <= MOST_DOUBTS_AT_START else wait
+
     def certain(self, own: _Own, pending: _Pending) -> _Touch | Access | None:
         """Return the last of what the block's own ops left that an op waits for in any case."""
         for held in reversed(pending.straight):
@@ -393,7 +443,7 @@ class _Barriers:
             return None
         one, other = first.effect, second.effect
         names = (*self.hazards.roots(one), *self.hazards.roots(other))
-        key = (one.through, other.through) if self.depth else names
+        key = frozenset((one.through, other.through) if self.depth else names)
         if key not in self._near:
             self._near[key] = None
             asking = MeetAnywhere(self.module, self.hazards.facts, self.builder)

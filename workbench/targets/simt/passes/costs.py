@@ -5,7 +5,7 @@ The same unit everywhere, so that alternatives can be compared.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import prod
 
@@ -89,30 +89,77 @@ def _axis_limit(facts: Affine, pointers: Value, mask: Value | None, axis: int, e
 
 
 def access_cost(
-    on: Setting, pointers: Value, mask: Value | None, layout: LinearLayout, itemsize: int
+    on: Setting,
+    pointers: Value,
+    mask: Value | None,
+    layout: LinearLayout,
+    itemsize: int,
+    loaded: Value | None = None,
 ) -> float:
-    """Return the estimated cycles of loading or storing a tile through a layout."""
+    """Return the estimated cycles of loading or storing a tile through a layout.
+
+    `loaded`: what a load gives that may find sectors in the cache and elements loaded already.
+    """
     facts, costs = on.facts, on.chip.costs
     width, along = vector_width(facts, pointers, mask, layout, itemsize, on.chip.widest_bytes)
-    instructions, warps = instructions_of(layout, width), layout.size("warp")
+    repeated = 0 if loaded is None else repeated_places(facts, loaded, layout)
+    registers = {place & ~repeated for place in layout.table("register")}
+    instructions = max(1, len(registers) // width)
     strides = [facts.usual_stride(pointers, axis, mask) for axis in range(layout.rank)]
-    unit, step = _nearest(strides, layout.shape)
-    bases: list[tuple[int, int]] = []
     columns = [*layout.flat("lane")]
     if along is not None:
         below = sum(layout.bits[along + 1 :])
         columns += [1 << below + bit for bit in range(width.bit_length() - 1)]
-    for column in columns:
-        place = layout.unflatten(column)
-        inner = place[unit] << step if unit is not None else 0
-        outer = 0
-        for axis, (coordinate, bits) in enumerate(zip(place, layout.bits, strict=True)):
-            outer <<= bits
-            if axis != unit and strides[axis] != 0:
-                outer |= coordinate
-        bases.append((outer, inner))
-    sectors = linear_sectors(bases, itemsize, costs.sector_bytes)
-    return warps * instructions * (sectors + costs.access)
+
+    def pieces(columns: Iterable[int], size: int) -> int:
+        unit, step = _nearest(strides, layout.shape)
+        bases: list[tuple[int, int]] = []
+        for column in columns:
+            place = layout.unflatten(column)
+            inner = place[unit] << step if unit is not None else 0
+            outer = 0
+            for axis, (coordinate, bits) in enumerate(zip(place, layout.bits, strict=True)):
+                outer <<= bits
+                if axis != unit and strides[axis] != 0:
+                    outer |= coordinate
+            bases.append((outer, inner))
+        return linear_sectors(bases, itemsize, size)
+
+    sectors = pieces(columns, costs.sector_bytes)
+    requests, asked = 0.0, instructions * sectors
+    if loaded is not None:
+        kept = (column & ~repeated for column in layout.flat("register"))
+        brought = min(asked, pieces([*columns, *kept], costs.sector_bytes))
+        requests, asked = (asked - brought) / sectors, brought
+    again = costs.again * requests * pieces(columns, costs.line_bytes)
+    return layout.size("warp") * (asked + again + instructions * costs.access)
+
+
+def repeated_places(facts: Affine, value: Value, layout: LinearLayout) -> int:
+    """Return the bits of a thread's places within runs over which it would load the same."""
+    runs, below, found = facts.equal_runs(value), sum(layout.bits), 0
+    for run, bits in zip(runs, layout.bits, strict=True):
+        below -= bits
+        inside = (min(run, 1 << bits) - 1) << below
+        for column in layout.flat("register"):
+            if column.bit_count() == 1:
+                found |= column & inside
+    return found
+
+
+def quotient_cost(on: Setting, quotient: Value, layout: LinearLayout) -> float:
+    """Return the estimated cycles of dividing indices in a layout: once for a thread's run."""
+    form = on.facts.form(quotient)
+    inside = 0
+    for axis, extent in enumerate(layout.shape if form is not None else ()):
+        assert form is not None
+        stride, run, _ = on.facts.run(form, axis, extent)
+        if stride is not None:
+            bits = layout.bits[axis]
+            inside |= (min(run, 1 << bits) - 1) << sum(layout.bits[axis + 1 :])
+    alone = sum(c for c in layout.flat("register") if c.bit_count() == 1 and c & inside)
+    registers = {place & ~alone for place in layout.table("register")}
+    return layout.size("warp") * len(registers) * on.chip.costs.quotient
 
 
 def _nearest(

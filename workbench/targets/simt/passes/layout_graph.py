@@ -10,6 +10,7 @@ to be in so that another needs no conversion.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from workbench.analysis.products import beside_products, is_line, multiplied
 from workbench.ir import Module, Op, Value, element_of, shape_of
@@ -17,6 +18,7 @@ from workbench.layouts import LinearLayout
 from workbench.ops import pointee_of
 from workbench.targets.simt.hardware import Hardware
 from workbench.targets.simt.passes.costs import (
+    access_cost,
     coalesced,
     conversion_cost,
     default_layout,
@@ -120,6 +122,8 @@ class LayoutGraph:
         self.plans: dict[int, Layouts] = {}
         #: Op id -> node of the layout in which it works, where that is one of its own.
         self.execution: dict[int, int] = {}
+        #: Those of which it is counted what it costs to write them.
+        self._paid: set[Value] = set()
         self._of: dict[Value, int] = {}
         self._on = Setting(module, chip)
         self._rules = chip.rules
@@ -193,8 +197,9 @@ class LayoutGraph:
             node = None if plan.work is None else self._home(plan.work, weight)
         if node is not None:
             self._choices(self.nodes[node], plan)
+            self._written(self.nodes[node], op.operands, plan, lambda layout: layout)
             if weight > 1 and not (self._multiplied | self._beside).isdisjoint(op.results):
-                self._copied(self.nodes[node], op)
+                self._copied(self.nodes[node], op, plan)
         for number in plan.order or range(len(op.operands)):
             along = plan.operands[number] if plan.operands else None
             if along is None:
@@ -213,11 +218,27 @@ class LayoutGraph:
                 node.offer(layout)
         node.fixed |= plan.fixed
 
-    def _copied(self, node: Node, op: Op) -> None:
+    def _written(self, node: Node, operands: tuple[Value, ...], plan: Layouts, at: Map) -> None:
+        """Have the first that needs floating values pay for what it costs to write them.
+
+        `at`: the layout in which the op works, by the node's.
+        """
+        for value, along in zip(operands, plan.operands, strict=False):
+            if value not in self.floating or value in self._paid or along is None:
+                continue
+            assert value.op is not None
+            self._paid.add(value)
+            behind = self.plans[value.op.id]
+            layout = partial(_through, at, along.need)
+            if behind.cost is not None:
+                node.costs.append(partial(_cost_at, layout, behind.cost))
+            self._written(node, value.op.operands, behind, layout)
+
+    def _copied(self, node: Node, op: Op, plan: Layouts) -> None:
         """Have a load of what products are made of pay for its instructions, and for waiting.
 
         A row or a column has no instructions to pay for: it is repeated, and loaded where it is
-        needed.
+        needed. A copy to shared memory finds nothing that another one has brought.
         """
         access, on = self._rules.access_of(op), self._on
         if access is None:
@@ -235,12 +256,13 @@ class LayoutGraph:
             width, _ = vector_width(
                 on.facts, pointers, mask, layout, itemsize, on.chip.widest_bytes
             )
-            found = 0.0 if width >= least else _WAITS
+            found = access_cost(on, pointers, mask, layout, itemsize)
+            found += 0.0 if width >= least else _WAITS
             if repeated:
                 return found
             return found + _COPIED * layout.size("warp") * instructions_of(layout, width)
 
-        node.costs.append(cost)
+        node.costs = [*(one for one in node.costs if one is not plan.cost), cost]
 
     def _flow(self, op: Op, flow: Flow, weight: float) -> None:
         for group in flow.together:
@@ -298,6 +320,17 @@ class LayoutGraph:
                 for layout in list(target.candidates):
                     changed |= source.offer(edge.need(layout))
         return changed
+
+
+def _through(at: Map, need: Map, layout: LinearLayout) -> LinearLayout | None:
+    """Return the layout of an operand where that is told by an op's, and the op's by another."""
+    found = at(layout)
+    return None if found is None else need(found)
+
+
+def _cost_at(at: Map, cost: Cost, layout: LinearLayout) -> float:
+    found = at(layout)
+    return 0.0 if found is None else cost(found)
 
 
 def _has_tiles(op: Op) -> bool:
