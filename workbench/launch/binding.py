@@ -40,7 +40,7 @@ class Call:
     `values` are all parameters by name as given, `kinds` one letter each: "t" array, "i" integer,
     "f" float, "b" bool, "c" constant, "u" tuple or descriptor, "x" a constexpr object; `runtime`
     is what the code receives, in order, `objects` the same with the arrays themselves in place of
-    their addresses.
+    their addresses. `options` are those that hold, `asked` those that the caller gave.
     """
 
     values: dict[str, Any]
@@ -51,6 +51,10 @@ class Call:
     runtime: list[Any] = field(default_factory=list[Any])
     objects: list[Any] = field(default_factory=list[Any])
     arrays: list[tuple[str, arrays.Array]] = field(default_factory=list[tuple[str, arrays.Array]])
+    asked: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.asked = dict(self.options)
 
     def receive(self, value: Any, given: Any) -> None:
         """Append one run-time value."""

@@ -314,7 +314,7 @@ class _Known:
         self.guarded = guarded
         self.kernel = kernel
         self.runner = runner
-        self.options = dict(call.options)
+        self.options = dict(call.asked)
         self.values: dict[str, Any] = {
             name: _Like(value) if kind == "t" else value
             for (name, value), kind in zip(call.values.items(), call.kinds, strict=True)
@@ -454,15 +454,14 @@ def _constant_kind(value: Any) -> str:
 
 def with_options(names: Sequence[str], call: Call) -> tuple[str, ...]:
     """Return the options that launchers take by name once they know a call, too."""
-    return (*names, *sorted(set(call.options) - set(names)))
+    return (*names, *sorted(set(call.asked) - set(names)))
 
 
 def accepts(source: KernelSource, call: Call, *, guarded: bool = False) -> bool:
     """Say whether launches like this one can be made by generated code."""
     if guarded and "u" in call.kinds:
         return False
-    heard = all(is_heard(name, value) for name, value in call.options.items())
-    if not heard or "debug" in call.options:  # a setting may say otherwise by the next launch
+    if not all(is_heard(name, value) for name, value in call.asked.items()):
         return False
     if call.places or not supports(source, call.kinds):
         return False

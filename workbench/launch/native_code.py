@@ -184,7 +184,8 @@ class Writer:
             if isinstance(space, Watched):
                 self._check_watched(space)
                 continue
-            words = f"ptr {self._object(space)}, ptr {self._object(sys.intern(name))}"
+            key = sys.intern(name) if isinstance(name, str) else name
+            words = f"ptr {self._object(space)}, ptr {self._object(key)}"
             found = self._op(f"call ptr {get}({words})")
             self._need_equal("ptr", found, "null" if value is ABSENT else self._object(value))
 

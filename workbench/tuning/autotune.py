@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any
 
 from workbench.devices import arrays
+from workbench.launch.options import SHORT_FORMS
 from workbench.runtime import hooks, knobs
 from workbench.runtime.interface import KernelInterface
 from workbench.runtime.jit import InterpretedFunction, JITFunction, Plan
@@ -31,6 +32,9 @@ from workbench.tuning import store
 from workbench.tuning.configs import Config, ConflictError
 from workbench.tuning.racing import Candidate, is_fatal
 from workbench.tuning.search import Progress, Search, refuse_capture
+
+#: What a caller may call the options that every Config has.
+_OPTION_WORDS = frozenset((*SHORT_FORMS, *SHORT_FORMS.values(), "maxnreg"))
 
 __all__ = [
     "Autotuner", "AutotunerError", "Config", "ConflictError", "Heuristics", "autotune",
@@ -211,13 +215,22 @@ class Autotuner(_Wrapper):
         return interpreted or given.get("target") == "interpreter"
 
     def _check_conflicts(self, given: Mapping[str, Any]) -> None:
+        taken = {*(self.nargs or ()), *given}
+        words = _OPTION_WORDS.intersection(given)
         for config in self.configs:
-            both = sorted(config.kwargs.keys() & {*(self.nargs or ()), *given})
+            both = config.kwargs.keys() & taken
+            if words:
+                own = config.launch_kwargs()
+                both |= {word for word in words if self._option(word) in own}
             if both:
                 raise ConflictError(
-                    f"{', '.join(both)} is given by the caller and by a configuration",
-                    hint="leave it out of the call, or out of the Configs",
+                    f"{', '.join(sorted(both))} is given by the caller and by a configuration",
+                    hint="leave it out of the call, or out of the Configs"
+                    + (" (Config(..., num_warps=None, num_stages=None))" if words else ""),
                 )
+
+    def _option(self, word: str) -> str:
+        return word if word in self.arg_names else SHORT_FORMS.get(word, word)
 
     def _key(self, given: Mapping[str, Any]) -> tuple[Any, ...]:
         everything = {**(self.nargs or {}), **given}
