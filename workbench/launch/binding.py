@@ -38,9 +38,10 @@ class Call:
     """One launch, bound.
 
     `values` are all parameters by name as given, `kinds` one letter each: "t" array, "i" integer,
-    "f" float, "b" bool, "c" constant, "u" tuple or descriptor, "x" a constexpr object; `runtime`
-    is what the code receives, in order, `objects` the same with the arrays themselves in place of
-    their addresses. `options` are those that hold, `asked` those that the caller gave.
+    "f" float, "b" bool, "u" tuple or descriptor, "x" a constexpr object; of constants "c" what
+    equals nothing else of its class, "z" a float, "k" anything. `runtime` is what the code
+    receives, in order, `objects` the same with the arrays themselves in place of their addresses.
+    `options` are those that hold, `asked` those that the caller gave.
     """
 
     values: dict[str, Any]
@@ -178,7 +179,7 @@ def classify(source: KernelSource, parameters: Sequence[Parameter], call: Call) 
     for parameter in parameters:
         value = call.values[parameter.name]
         if parameter.is_constexpr:
-            kinds.append("c")
+            kinds.append(_constant_kind(value))
             call.known.append((parameter.name, _constexpr(source, parameter.name, value)))
             continue
         kind, known = _classify(source, parameter.name, parameter, value, call)
@@ -234,6 +235,15 @@ def _constexpr(source: KernelSource, name: str, value: Any) -> Argument:
             hint="pass a number, a string, a dtype, a function or a tuple of them",
         ) from error
     return constant(value)
+
+
+def _constant_kind(value: Any) -> str:
+    if type(value) is float:
+        return "z"
+    if type(value).__name__ == "constexpr":
+        return "k"
+    plain = value is None or type(value) in (int, bool, str) or isinstance(value, type)
+    return "c" if plain or _is_kernel(value) or _is_kernel_dtype(value) else "k"
 
 
 def _unwrapped(value: Any) -> Any:

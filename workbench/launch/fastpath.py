@@ -25,6 +25,7 @@ from workbench.launch.guarded import guarding
 from workbench.launch.hulls import asked_of, asked_program, hull_program
 from workbench.launch.index_width import width_program
 from workbench.launch.launchers import (
+    CONSTANT,
     OPTIONS,
     choosing,
     dropping,
@@ -217,7 +218,7 @@ class FastPath:
         for name, kind in zip(names, latest.slot_kinds, strict=True):
             if name in places:
                 slots.append(native_plan.Slot(name, kind, places[name]))
-            elif kind in "no":
+            elif kind in native_plan.CONSTANT:
                 defaults.append((name, latest.values[name]))
             else:
                 return None
@@ -252,7 +253,8 @@ class FastPath:
         assert launcher is not None
         plan = launcher.plan
         given = [slot.name for slot in plan.options]
-        same = known.slot_kinds == self._known[0].slot_kinds if self._known else True
+        kinds = dict(zip(known.values, known.slot_kinds, strict=True))
+        same = all(slot.kind == kinds[slot.name] for slot in plan.slots)
         defaults = all(known.values[name] is value for name, value in plan.defaults)
         options = sorted(known.options) == sorted(given) and all(
             slot.kind == _constant_kind(known.options[slot.name]) for slot in plan.options
@@ -324,7 +326,7 @@ class _Known:
         passed = [
             leaf
             for (name, known), kind in zip(call.known, call.kinds, strict=True)
-            if kind != "c"
+            if kind not in CONSTANT
             for leaf in leaves(name, known, call.values[name])
             if is_passed(leaf[2])
         ]
@@ -435,7 +437,7 @@ def _slot_kind(kind: str, known: Argument, value: Any) -> str:
     """Return an argument's kind for native code, "x" where it cannot be passed there."""
     word = known.type or ""
     match kind:
-        case "c":
+        case "c" | "z" | "k":
             return _constant_kind(value)
         case "u":
             return "x"
@@ -449,6 +451,8 @@ def _slot_kind(kind: str, known: Argument, value: Any) -> str:
 
 def _constant_kind(value: Any) -> str:
     """Return the kind of what is part of the code: a number, or the very object."""
+    if type(value) is float:
+        return "v"
     return "n" if type(value) is int and abs(value) < 2**62 else "o"
 
 
