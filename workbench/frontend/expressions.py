@@ -14,6 +14,7 @@ from workbench.frontend.words import of_member
 from workbench.language import arithmetic as maths
 from workbench.language.aggregates import Aggregate
 from workbench.language.constexprs import constexpr, is_tuple, unwrap
+from workbench.language.control import LoopRange
 from workbench.language.dtypes import dtype, int1
 from workbench.language.former import instead_of
 from workbench.language.indexing import subscript
@@ -432,10 +433,12 @@ def _list_comprehension(act: Activation, node: ast.ListComp) -> tuple[Any, ...]:
     generator = node.generators[0]
     items = evaluate(act, generator.iter)
     if not is_tuple(items):
+        found = "a range" if isinstance(items, LoopRange) else describe(items)
         raise act.error(
             UnsupportedSyntaxError,
-            f"a comprehension needs a tuple, got {describe(items)}",
+            f"a comprehension needs a tuple, got {found}",
             generator.iter,
+            hint="write the tuple out, e.g. for k in (0, 1, 2), or a tl.static_range loop",
         )
     from workbench.frontend.statements import assign
 

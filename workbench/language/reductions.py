@@ -175,7 +175,10 @@ def reduce_or(input: Any, axis: Any, keep_dims: Any = False) -> tensor:
 def _integers(x: Any, name: str) -> tensor:
     value = block_of(x, name)
     if not value.dtype.is_int():
-        raise KernelTypeError(f"{name} takes integers, got {describe(value)}")
+        raise KernelTypeError(
+            f"{name} takes integers, got {describe(value)}",
+            hint="cast first, e.g. x.to(tl.int32), or compare: x > 0",
+        )
     return value
 
 

@@ -314,7 +314,10 @@ def split(a: Any) -> tuple[tensor, tensor]:
     """Return the two halves of a block whose last axis has extent 2."""
     value = to_tensor(a)
     if value.shape[-1:] != (2,):
-        raise ShapeError(f"split needs a last axis of extent 2, got {describe(value)}")
+        raise ShapeError(
+            f"split needs a last axis of extent 2, got {describe(value)}",
+            hint="e.g. tl.split(tl.reshape(x, (n // 2, 2))) for elements in turn",
+        )
     source = value.stored()
     if len(value.shape) == 1:  # blocks have rows, so that layouts hold for the halves too
         source = emit(Reshape(source, (1, 2)))

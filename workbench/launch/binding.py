@@ -425,11 +425,15 @@ def _wrong_kind(source: KernelSource, name: str, found: str, expected: str) -> L
     return LaunchError(
         f"{name} is {found}, {source.name} takes {expected} there",
         parameter_span(source, name.partition(".")[0]),
-        hint="pass a NumPy array, a tensor, or an object that speaks DLPack"
-        if "array" in expected
-        else None,
+        hint=_instead(found) if "array" in expected else None,
         code="K501",
     )
+
+
+def _instead(found: str) -> str:
+    if found == "a list":
+        return "pass a tuple, tuple(...), of what the kernel takes apart, or an array"
+    return "pass a NumPy array, a tensor, or an object that speaks DLPack"
 
 
 def check_declared(source: KernelSource, parameters: Sequence[Parameter]) -> tuple[Parameter, ...]:
@@ -444,6 +448,12 @@ def check_declared(source: KernelSource, parameters: Sequence[Parameter]) -> tup
                 "value of a constexpr makes a kernel of its own",
                 parameter_span(source, parameter.name),
                 hint="take it from the list, or drop ': tl.constexpr'",
+            )
+        if parameter.is_pointer_to_nothing:
+            raise ArgumentError(
+                f"{parameter.name} is annotated as {parameter.annotation}, which is no pointer",
+                parameter_span(source, parameter.name),
+                hint="write a dtype behind the star, e.g. '*fp32', or drop the annotation",
             )
     return tuple(parameters)
 

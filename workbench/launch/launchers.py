@@ -14,8 +14,9 @@ and adds an entry to the table. For a kernel `add(x_ptr, n, BLOCK)` it reads
             _p0 = x_ptr.data_ptr()
             _run = _table[x_ptr.dtype, x_ptr.get_device(), (_p0 & 15) == 0, n.__class__, ...]
         except Exception:
+            _run = None
+        if _run is None or ...:
             return _slow(_grid, ...)
-        ...
         return _run(_grid[0], 1, 1, _stream(...), _p0, n)
 """
 
@@ -127,11 +128,14 @@ def launcher_text(
         *(f"        _k{n}, _v{n} = _flat({names[n]})" for n in nested),
         f"        _run = _table[{', '.join(_key_words(names, kinds, options))}]",
         "    except Exception:",
-        f"        {slow}",
-        f"    if {' or '.join(checks)}:",
+        "        _run = None",
+        f"    if {' or '.join(['_run is None', *checks])}:",
         f"        {slow}",
         "    if _grid.__class__ is not tuple:",
-        f"        _grid = _grid({{{given}}}) if callable(_grid) else _resolve(_grid, None)",
+        "        try:",
+        f"            _grid = _grid({{{given}}}) if callable(_grid) else _resolve(_grid, None)",
+        "        except (KeyError, TypeError):  # words what is wrong",
+        f"            _grid = _resolve(_grid, lambda: {{{given}}})",
         "    if _grid.__class__ is tuple and len(_grid) == 1:",
         "        _x = _grid[0]",
         "        if _x.__class__ is int and _x > 0:",

@@ -145,7 +145,7 @@ def unknown_option(word: str, source: KernelSource | None) -> UnknownOptionError
     """Return the error for a name that nobody knows."""
     parameters = [p.name for p in source.parameters] if source is not None else []
     known = [*parameters, *DEFAULTS, *SHORT_FORMS]
-    close = difflib.get_close_matches(word[:100], known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(word[:100], known, n=1)
     better = f"; did you mean {close[0]}?" if close and close[0] != word else ""
     if word in parameters:
         better = f": {word} is an argument of the launch"

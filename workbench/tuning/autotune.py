@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any
 
 from workbench.devices import arrays
+from workbench.launch.grids import Asked
 from workbench.launch.options import SHORT_FORMS
 from workbench.runtime import hooks, knobs
 from workbench.runtime.interface import KernelInterface
@@ -496,7 +497,7 @@ class Heuristics(_Wrapper):
         """Return named arguments with the computed ones added."""
         named = dict(zip(self.arg_names, args, strict=False))
         for name, compute in self.values.items():
-            given[name] = compute({**named, **given})
+            given[name] = compute(Asked({**named, **given}, f"the heuristic for '{name}'"))
         return given
 
     def run(self, *args: Any, **given: Any) -> Any:
