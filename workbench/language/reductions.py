@@ -88,9 +88,14 @@ def block_of(x: Any, name: str) -> tensor:
     """Return an operand that must be a block."""
     value = to_tensor(x)
     if not value.shape:
-        raise ShapeError(f"{name} needs a block, got {describe(value)}")
+        raise ShapeError(
+            f"{name} needs a block, got {describe(value)}",
+            hint="load one through a block of pointers, e.g. tl.load(x + tl.arange(0, BLOCK))",
+        )
     if value.dtype.is_ptr():
-        raise KernelTypeError(f"{name} does not take {describe(value)}")
+        raise KernelTypeError(
+            f"{name} does not take {describe(value)}", hint="load what it points to, tl.load(x)"
+        )
     return value
 
 

@@ -305,7 +305,10 @@ def check_shape(shape: Shape, what: str = "the shape") -> None:
     count = 1
     for extent in shape:
         if extent < 1:
-            raise ShapeError(f"{what} {shape} has an extent below 1")
+            raise ShapeError(
+                f"{what} {shape} has an extent below 1",
+                hint="write every extent out; none is computed of the others",
+            )
         count *= extent
         if extent & (extent - 1):
             current().superset(f"extent {extent} is not a power of two", once=True)
