@@ -433,7 +433,9 @@ class Autotuner(_Wrapper):
         configs = list(self.configs)
         nargs = dict(self.nargs or {})
         if self.early_config_prune is not None:
-            configs = list(self.early_config_prune(configs, nargs, **kwargs))
+            found = _called(self.early_config_prune, configs, nargs, **kwargs)
+            what = "early_config_prune returns a list of Config"
+            configs = several(found, what, "return some of those that it is given", Config)
             if not configs:
                 raise AutotunerError(
                     "early_config_prune left no configuration",
@@ -444,7 +446,8 @@ class Autotuner(_Wrapper):
         most = _most(self.configs_top_k, len(self.configs))
         if len(configs) <= most:
             return configs
-        cost = {c: self.perf_model(**{**nargs, **kwargs, **c.all_kwargs()}) for c in configs}
+        model = self.perf_model
+        cost = {c: _called(model, **{**nargs, **kwargs, **c.all_kwargs()}) for c in configs}
         return sorted(configs, key=lambda c: cost[c])[:most]
 
     # -- the disk -------------------------------------------------------------------------
@@ -464,6 +467,20 @@ class Autotuner(_Wrapper):
         if plan is None:
             return None
         return store.key_of(self.fn.text_key, key, plan.device, configs)
+
+
+def _called(prune: Callable[..., Any], *args: Any, **given: Any) -> Any:
+    """Call a function of `prune_configs_by`; raises OptionError K105 where it cannot be."""
+    try:
+        return prune(*args, **given)
+    except TypeError as error:
+        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+            raise  # its own code does that
+        raise OptionError(
+            f"a function of prune_configs_by cannot be called: {error}",
+            hint="early_config_prune(configs, named_args, **kwargs), perf_model(**all_arguments)",
+            code="K105",
+        ) from None
 
 
 def _most(top_k: Any, count: int) -> int:
