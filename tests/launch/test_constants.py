@@ -106,6 +106,27 @@ def of_any_kind(o, C: tl.constexpr):
         tl.store(o, C)
 
 
+def with_default(o, C: tl.constexpr = 3, *, negated: tl.constexpr = False):
+    tl.store(o, -C if negated else C)
+
+
+@pytest.mark.parametrize("other", [{"negated": True}, {"C": 4}, {"C": 4, "negated": True}])
+@pytest.mark.parametrize("before", [0, 1, LONG])
+@pytest.mark.parametrize("between", [1, LONG])
+def test_what_a_call_leaves_out_has_its_default_whatever_others_gave(
+    other: dict[str, Any], before: int, between: int
+) -> None:
+    kernel = wb.jit(with_default)
+    out = torch.zeros(1)
+    given = -other.get("C", 3) if "negated" in other else 4
+    for count, options, wanted in (
+        (before, {}, 3), (between, other, given), (LONG, {}, 3), (LONG, other, given), (1, {}, 3),
+    ):  # fmt: skip
+        for _ in range(count):
+            kernel[(1,)](out, **options)
+            assert out.item() == wanted
+
+
 def test_options_of_two_kinds_by_turns() -> None:
     kernel = wb.jit(stored)
     out = torch.zeros(1)

@@ -210,16 +210,19 @@ class FastPath:
         latest = next((k for k in reversed(self._known) if k.options.keys() == given), None)
         if latest is None:
             return None
-        names = [p.name for p in self._source.parameters]
+        parameters = self._source.parameters
+        names = [p.name for p in parameters]
         places = {name: 1 + n for n, name in enumerate(names[: shape.positional - 1])}
         places |= {name: shape.positional + n for n, name in enumerate(shape.keywords)}
         slots: list[native_plan.Slot] = []
         defaults: list[tuple[str, Any]] = []
-        for name, kind in zip(names, latest.slot_kinds, strict=True):
+        for parameter, kind in zip(parameters, latest.slot_kinds, strict=True):
+            name = parameter.name
             if name in places:
                 slots.append(native_plan.Slot(name, kind, places[name]))
-            elif kind in native_plan.CONSTANT:
-                defaults.append((name, latest.values[name]))
+            elif kind in native_plan.CONSTANT and not parameter.required:
+                # What is left out has its default, whatever the latest call gave.
+                defaults.append((name, parameter.default))
             else:
                 return None
         options = [
