@@ -149,25 +149,38 @@ def test_a_step_that_forgets_the_size_of_a_block_is_found(monkeypatch: pytest.Mo
     assert "with 'stride * 16' all that" in answer.text
 
 
-def test_an_op_that_was_not_reached_is_named_by_what_became_of_it():
+UNREACHED = (
+    "kernel @k(%p: ptr<f32>) {\n"
+    "  %x = tile.load %p : f32\n"
+    "  %w = tile.add [%x, %x] : f32\n"
+    "  %y = tile.ge [%w, %x] : i1\n"
+    "  %z = tile.cast %y {to = f32} : f32\n"
+    "  tile.store %p, %z\n"
+    "  tile.return\n"
+    "}"
+)
+
+
+@pytest.mark.parametrize(
+    ("planted", "how", "ops"),
+    [
+        (["ge"], "kept", ("tile.ge", "tile.lt")),
+        (["add", "ge"], "value", ("tile.add", "tile.sub")),  # what went wrong in front of it
+    ],
+)
+def test_an_op_that_was_not_reached_is_named_by_what_became_of_it(
+    planted: list[str], how: str, ops: tuple[str, str]
+):
     """A run that an error ended: products under way hold nothing yet, which says nothing."""
-    before = parse_module(
-        "kernel @k(%p: ptr<f32>) {\n"
-        "  %x = tile.load %p : f32\n"
-        "  %y = tile.ge [%x, %x] : i1\n"
-        "  %z = tile.cast %y {to = f32} : f32\n"
-        "  tile.store %p, %z\n"
-        "  tile.return\n"
-        "}"
-    )
-    after = rebuild(before, same_id("ge", "lt"))
+    before = after = parse_module(UNREACHED)
+    for name in planted:
+        after = rebuild(after, same_id(name, {"ge": "lt", "add": "sub"}[name]))
     bench = Bench({"p": np.ones(1, np.float32)}, ["p"])
     right = bench.run(before, (1,), (0, 0, 0), keep=True)
     wrong = bench.run(after, (1,), (0, 0, 0), keep=True)
-    wrong.events[1:] = []
+    wrong.events[2:] = []
     wrong.error = KernelError("a deadlock")
     found = first_parting(right, wrong, by_id(before, after))
     assert found is not None
-    assert found.how == "kept"
     assert found.wrong is not None
-    assert (found.op.name, found.wrong.op.name) == ("tile.ge", "tile.lt")
+    assert (found.how, found.op.name, found.wrong.op.name) == (how, *ops)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 import numpy as np
 import pytest
 import torch
@@ -73,3 +75,98 @@ def test_options_may_be_numbers_of_numpy(given: dict[str, object]):
     assert Y.tolist() == X.tolist()
     with pytest.raises(OptionError, match="power of two up to 32, got 3"):
         copy[(1,)](X, Y, 8, BLOCK=8, num_warps=np.int64(3))
+
+
+@wb.jit
+def compared(x, y, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(y + i, tl.load(x + i, mask=i < n), mask=i * BLOCK < n * BLOCK)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"n": torch.tensor(8)}, "the number that a tensor holds is passed as n.item()"),
+        ({"BLOCK": 8 / 1}, "pass 8; // divides integers, / gives floats"),
+        ({"n": "8"}, "pass a number or a tensor there"),
+        ({"x": [X]}, "pass a tuple, tuple(...)"),
+    ],
+)
+def test_arguments_of_another_kind(given: dict[str, object], said: str):
+    with pytest.raises(wb.KernelError) as found:
+        compared[(1,)](**{"x": torch.ones(8), "y": torch.ones(8), "n": 8, "BLOCK": 8, **given})
+    assert f"help: {said}" in str(found.value)
+
+
+def test_names_that_are_like_nothing_are_not_taken_for_others():
+    with pytest.raises(OptionError) as found:
+        copy[(1,)](X, Y, 8, BLOCK=8, foo=1)
+    assert "did you mean" not in str(found.value)
+
+
+@pytest.mark.parametrize("launches", [0, 2, 40])
+def test_grids_that_cannot_be_called_say_so_whatever_was_launched_before(launches: int):
+    kernel = wb.jit(copy.fn)
+    x, y = torch.ones(8), torch.zeros(8)
+    for _ in range(launches):
+        kernel[lambda meta: (8 // meta["BLOCK"],)](x, y, 8, BLOCK=8)
+    takes_nothing = "takes the dict of the launch's arguments: .*takes 0 positional arguments"
+    with pytest.raises(OptionError, match=takes_nothing) as found:
+        kernel[lambda: (1,)](x, y, 8, BLOCK=8)
+    assert "KeyError" not in "".join(traceback.format_exception(found.value))
+    with pytest.raises(OptionError, match="the grid asks for 'SIZE'"):
+        kernel[lambda meta: (meta["SIZE"],)](x, y, 8, BLOCK=8)
+    with pytest.raises(TypeError, match="unsupported operand"):
+        kernel[lambda meta: ([] - meta["BLOCK"],)](x, y, 8, BLOCK=8)
+
+
+def test_a_heuristic_that_asks_for_a_name_of_no_argument():
+    kernel = wb.heuristics({"BLOCK": lambda args: args["m"]})(copy)
+    with pytest.raises(OptionError, match="the heuristic for 'BLOCK' asks for 'm'") as found:
+        kernel[(1,)](X, Y, 8)
+    assert "its arguments are x, y, n" in str(found.value)
+
+
+def test_a_pointer_to_no_dtype_is_no_annotation():
+    def filled(x: "*fp99"):  # noqa: F722
+        tl.store(x, 1)
+
+    with pytest.raises(ArgumentError, match=r"x is annotated as .*\*fp99.*, which is no pointer"):
+        wb.jit(filled)[(1,)](X)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("y = [k for k in range(4)]", "a comprehension needs a tuple, got a range"),
+        ("y = tl.zeros((8,), 'float32')", "write tl.float32"),
+        ("y = tl.zeros((8,), float)", "write tl.float32"),
+        ("y = tl.zeros((8,), 'real')", "one of tl's"),
+        ("a, b = tl.arange(0, 8)", "only tuples are taken apart"),
+        ("y = tl.split(tl.arange(0, 8))", "tl.split(tl.reshape(x, (n // 2, 2)))"),
+        ("for i in range(0, tl.load(x)): pass", "cast it, .to(tl.int32)"),
+        ("for i in range(0, tl.arange(0, 8)): pass", "reduce it first, e.g. tl.max(x)"),
+        ("for i in range(0, 8, 0): pass", "step by 1 or more"),
+        ("y = ~tl.load(x)", "compare first, e.g. ~(x > 0)"),
+        ("tl.atomic_or(x, 1)", "cast the pointer, e.g. p.to(tl.pointer_type(tl.int32))"),
+        ("y = tl.xor_sum(tl.load(x + tl.arange(0, 8)), 0)", "cast first, e.g. x.to(tl.int32)"),
+        ("y = tl.histogram(tl.load(x + tl.arange(0, 8)), 4)", "cast it with .to(tl.int32)"),
+        ("y = tl.gather(tl.arange(0, 8), tl.load(x), 0)", "gather(src, index, axis)"),
+        ("y = tl.ones((8,), tl.float32)", "write tl.full(shape, 1, dtype)"),
+        ("y = tl.relu(tl.load(x))", "write tl.maximum(x, 0.0)"),
+        ("y = tl.tanh(tl.load(x))", "write libdevice.tanh"),
+        ("y = tl.atan(tl.load(x))", "write libdevice.atan"),
+        ("y = tl.sum(tl.load(x), 0)", "tl.load(x + tl.arange(0, BLOCK))"),
+        ("y = tl.sum(x + tl.arange(0, 8), 0)", "load what it points to"),
+        ("y = tl.arange(0, 8).reshape(-1, 2)", "write every extent out"),
+        ("y = x.shape[0]", "it has 0 items: x.shape; how long an array is comes as an argument"),
+        ("y = (1, 2)[2]", "it has 2 items"),
+        ("print('a', x, sep=',')", "print takes no 'sep' in a kernel"),
+        ("y = tl.trans(tl.arange(0, 8))", "x[None, :] is a row"),
+        ("y = tl.permute(tl.zeros((4, 8), tl.int32), (0, 0))", "name every axis once, e.g. (1, 0)"),
+        ("tl.assume(tl.arange(0, 8) > 0)", "tl.multiple_of and tl.max_contiguous"),
+    ],
+)
+def test_what_to_do_is_said(line: str, said: str):
+    body = f"def kernel(x):\n    {line}\n"
+    assert said in str(error_of(from_text(body), x=X))

@@ -85,15 +85,66 @@ def test_a_value_that_is_equal_and_of_another_type_is_looked_at() -> None:
         launch(kernel, num_warps=True)
 
 
+@pytest.mark.parametrize("options", [{}, {"debug": False}, {"exact": True}])
+@pytest.mark.parametrize("by_variable", [False, True])
 def test_what_a_setting_decides_is_asked_at_each_launch(
-    careful: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    options: dict[str, Any],
+    by_variable: bool,
+    careful: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kernel = wb.jit(add.fn)
-    for _ in range(3):
-        launch(kernel, debug=False)
-    monkeypatch.setattr(knobs.runtime, "debug", True)
-    launch(kernel, debug=False)
-    assert len(careful) == 4
+    for _ in range(2 * fastpath.NATIVE_AFTER):
+        launch(kernel, **options)
+    assert len(careful) == 1
+    with knobs.runtime.scope():
+        if by_variable:
+            monkeypatch.setenv("TRITON_DEBUG", "1")
+        else:
+            knobs.runtime.debug = True
+        for _ in range(2 * fastpath.NATIVE_AFTER):
+            assert dict(launch(kernel, **options).signature.options)["debug"] is True
+        assert len(careful) == 2
+        assert type(kernel._launch).__name__ == NATIVE
+        with knobs.language.scope():
+            knobs.language.default_fp_fusion = False
+            made = launch(kernel, **options)
+            assert dict(made.signature.options)["enable_fp_fusion"] is False
+    assert "debug" not in dict(launch(kernel, **options).signature.options)
+
+
+def test_kernels_with_assertions_are_launched_by_native_code(
+    careful: list[dict[str, Any]],
+) -> None:
+    kernel = wb.jit(add.fn, debug=True)
+    for _ in range(2 * fastpath.NATIVE_AFTER):
+        assert dict(launch(kernel).signature.options)["debug"] is True
+    assert len(careful) == 1
+    assert type(kernel._launch).__name__ == NATIVE
+    assert "debug" not in dict(launch(kernel, debug=False).signature.options)
+    assert dict(launch(kernel).signature.options)["debug"] is True
+
+
+@pytest.mark.parametrize("before", [{}, {"num_warps": 8}, {"warps": 8}])
+def test_one_option_under_two_names_is_an_error_whatever_was_launched_before(
+    before: dict[str, Any],
+) -> None:
+    kernel = wb.jit(add.fn)
+    for _ in range(2 * fastpath.NATIVE_AFTER):
+        launch(kernel, **before)
+    with pytest.raises(wb.KernelError, match="warps=4 and num_warps=8") as error:
+        launch(kernel, warps=4, num_warps=8)
+    assert "keep num_warps=" in str(error.value)
+    launch(kernel, warps=4, num_warps=None)
+
+
+def test_an_option_of_a_configuration_is_not_given_by_the_caller_too() -> None:
+    kernel = wb.autotune([wb.Config({}), wb.Config({}, num_warps=2)], key=[])(wb.jit(add.fn))
+    for options in ({"num_warps": 8}, {"warps": 8}):
+        with pytest.raises(wb.KernelError, match="by the caller and by a configuration"):
+            launch(kernel, **options)
+    free = wb.autotune([wb.Config({}, num_warps=None)], key=[])(wb.jit(add.fn))
+    launch(free, warps=8)
 
 
 def test_a_parameter_may_have_the_name_of_what_a_setting_adds() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -200,6 +202,29 @@ def test_no_configuration_that_is_left():
     kernel = tuned([], prune_configs_by={"early_config_prune": lambda *_, **__: []})
     with pytest.raises(wb.KernelError, match="early_config_prune left no configuration"):
         kernel[(1,)](*[np.zeros(7, np.float32)] * 3, 7)
+
+
+@pytest.mark.parametrize(
+    ("prune", "said"),
+    [
+        (lambda *_, **__: None, "early_config_prune returns a list of Config, got None"),
+        (lambda *_, **__: [{"BLOCK": 4}], "returns a list of Config, got {'BLOCK': 4}"),
+        (lambda configs: configs, r"early_config_prune\(configs, named_args, \*\*kwargs\)"),
+    ],
+)
+def test_what_prunes_wrongly_says_how_it_is_called(prune, said):
+    kernel = tuned([], prune_configs_by={"early_config_prune": prune})
+    with pytest.raises(wb.KernelError, match=said):
+        kernel[(1,)](*[np.zeros(7, np.float32)] * 3, 7)
+
+
+def test_an_option_among_the_constexprs_of_a_config_is_told():
+    with pytest.warns(UserWarning, match="num_warps=2 among a Config's constexprs gives way"):
+        wb.Config({"BLOCK": 4, "num_warps": 2})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        wb.Config({"BLOCK": 4, "num_warps": 2}, num_warps=None)
+        wb.Config({"BLOCK": 4, "num_warps": 2}, num_warps=2)
 
 
 @wb.jit

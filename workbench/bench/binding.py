@@ -11,7 +11,7 @@ from workbench.bench.arrays import clone, is_array, on_gpu
 from workbench.bench.plan import Plan
 from workbench.bench.subject import Subject, call_by_name
 from workbench.interrupts import imported
-from workbench.launch.options import DEFAULTS, SHORT_FORMS, check_options
+from workbench.launch.options import DEFAULTS, check_options, long_names
 from workbench.runtime import CompiledKernel, JITFunction
 from workbench.source import KernelError, KernelSource, OptionError, Span, shown
 from workbench.tuning.tune import without_search
@@ -235,11 +235,10 @@ def split_settings(source: KernelSource, plan: Plan) -> tuple[dict[str, Any], di
     """Return (constexprs, options) of `--set`; raises OptionError K112 for unknown names."""
     names = {parameter.name for parameter in source.parameters}
     constants = {name: value for name, value in plan.settings.items() if name in names}
-    options = {
-        SHORT_FORMS.get(name, name): value
-        for name, value in plan.settings.items()
-        if name not in names
-    }
+    try:
+        options = long_names({n: v for n, v in plan.settings.items() if n not in names})
+    except KernelError as error:
+        raise error.at(plan.place("settings")) from None
     for name, value in options.items():
         try:
             check_options({name: value}, source)

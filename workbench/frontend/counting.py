@@ -103,9 +103,12 @@ def counting_of(act: Activation, node: ast.For, over: LoopRange) -> Counting:
                 KernelTypeError,
                 f"the {word} of a loop must be an integer scalar, got {describe(bound)}",
                 node.iter,
+                hint="reduce it first, e.g. tl.max(x)" if bound.shape else "cast it, .to(tl.int32)",
             )
     if bounds[2].constant == 0:
-        raise act.error(ConstexprError, "the step of a loop is 0", node.iter)
+        raise act.error(
+            ConstexprError, "the step of a loop is 0", node.iter, hint="step by 1 or more, or back"
+        )
     to = promote(promote(bounds[0].dtype, bounds[1].dtype, "range"), bounds[2].dtype, "range")
     if to.int_bitwidth < 32:
         to = int32

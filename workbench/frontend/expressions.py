@@ -14,6 +14,7 @@ from workbench.frontend.words import of_member
 from workbench.language import arithmetic as maths
 from workbench.language.aggregates import Aggregate
 from workbench.language.constexprs import constexpr, is_tuple, unwrap
+from workbench.language.control import LoopRange
 from workbench.language.dtypes import dtype, int1
 from workbench.language.former import instead_of
 from workbench.language.indexing import subscript
@@ -248,9 +249,12 @@ def _no_member(act: Activation, module: types.ModuleType, node: ast.Attribute) -
 
 
 def _instead(module: types.ModuleType, name: str) -> str:
-    """Return what to write for a name that an older Triton had."""
+    """Return what to write for a name that an older Triton, a library or a sister module has."""
     path = module.__name__.replace("workbench.language", "tl", 1)
-    return instead_of(path, name)
+    found = instead_of(path, name)
+    if not found and module is tl and name in tl.extra.libdevice.__all__:
+        return f"write libdevice.{name}, `from triton.language.extra import libdevice`"
+    return found
 
 
 # -- operators ------------------------------------------------------------------------------
@@ -380,7 +384,12 @@ def _subscript(act: Activation, node: ast.Subscript) -> Any:
             return value[static(key, "an index")]
         except (IndexError, TypeError) as error:
             message = f"{describe(value)}[{shown(key)}]: {error}"
-            raise act.error(KernelTypeError, message, node) from error
+            hint = None
+            if isinstance(error, IndexError):
+                hint = f"it has {len(value)} items: {ast.unparse(node.value)}"
+                if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
+                    hint += "; how long an array is comes as an argument"
+            raise act.error(KernelTypeError, message, node, hint=hint) from error
     raise act.error(UnsupportedSyntaxError, f"{describe(value)} cannot be indexed", node)
 
 
@@ -432,10 +441,12 @@ def _list_comprehension(act: Activation, node: ast.ListComp) -> tuple[Any, ...]:
     generator = node.generators[0]
     items = evaluate(act, generator.iter)
     if not is_tuple(items):
+        found = "a range" if isinstance(items, LoopRange) else describe(items)
         raise act.error(
             UnsupportedSyntaxError,
-            f"a comprehension needs a tuple, got {describe(items)}",
+            f"a comprehension needs a tuple, got {found}",
             generator.iter,
+            hint="write the tuple out, e.g. for k in (0, 1, 2), or a tl.static_range loop",
         )
     from workbench.frontend.statements import assign
 

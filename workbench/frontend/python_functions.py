@@ -87,8 +87,15 @@ def call_python(
     row = PYTHON[function]
     if kwargs and function is constexpr:
         args, kwargs = [*args, *kwargs.values()], {}
-    if kwargs or not row.fewest <= len(args) <= row.most:
-        name = function.__name__
+    name = function.__name__
+    if kwargs:
+        raise act.error(
+            ArgumentError,
+            f"{name} takes no '{next(iter(kwargs))}' in a kernel",
+            node,
+            hint="give its arguments by position alone",
+        )
+    if not row.fewest <= len(args) <= row.most:
         wanted = str(row.fewest) if row.fewest == row.most else f"{row.fewest} to {row.most}"
         raise act.error(
             ArgumentError, f"{name} takes {wanted} arguments by position, got {len(args)}", node

@@ -206,6 +206,7 @@ def assign(
                 KernelTypeError,
                 f"{len(target.elts)} names cannot be assigned from {describe(value)}",
                 node,
+                hint="only tuples are taken apart; tl.split halves a block",
             )
         if len(value) != len(target.elts):
             raise act.error(

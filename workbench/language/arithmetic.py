@@ -113,7 +113,7 @@ def _with_object(symbol: str, a: Any, b: Any, side: Any) -> Any:
         return symbol == "!="
     raise KernelTypeError(
         f"'{symbol}' does not take {describe(a)} and {describe(b)}",
-        hint="compare with 'is None' first" if side is None else None,
+        hint="compare with 'is None' first" if side is None else "pass a number or a tensor there",
     )
 
 
@@ -213,7 +213,8 @@ def _move_pointer(symbol: str, a: Any, b: Any) -> tensor:
     if both or symbol not in ("+", "-") or (symbol == "-" and not left):
         raise KernelTypeError(
             f"'{symbol}' does not take {describe(a)} and {describe(b)}",
-            hint="a pointer takes + and - with integers; subtract addresses as tl.int64",
+            hint="a pointer takes + and - with integers (addresses are subtracted as tl.int64); "
+            "the number that a tensor holds is passed as n.item(), or loaded by tl.load(n)",
         )
     offset = to_tensor(offset)
     if not offset.dtype.is_int() or offset.dtype == int1:
@@ -235,7 +236,9 @@ def compare(symbol: str, a: Any, b: Any) -> tensor:
     if x.dtype.is_ptr() or y.dtype.is_ptr():
         raise KernelTypeError(
             f"'{symbol}' does not compare pointers: {describe(x)} and {describe(y)}",
-            hint="cast both to tl.int64",
+            hint="cast both to tl.int64"
+            if x.dtype.is_ptr() and y.dtype.is_ptr()
+            else "the number that a tensor holds is passed as n.item(), or loaded by tl.load(n)",
         )
     to = promote(x.dtype, y.dtype, symbol)
     if x.constant is not None and y.constant is not None and not x.shape and not y.shape:
@@ -269,7 +272,10 @@ def inverted(x: Any) -> Any:
     if not isinstance(x, tensor):
         return ~x
     if not x.dtype.is_int():
-        raise KernelTypeError(f"'~' takes integers, got {describe(x)}")
+        raise KernelTypeError(
+            f"'~' takes integers, got {describe(x)}",
+            hint="compare first, e.g. ~(x > 0), or bitcast with .to(tl.int32, bitcast=True)",
+        )
     ones = 1 if x.dtype == int1 else -1 if x.dtype.is_int_signed() else x.dtype.int_limits()[1]
     return made(Elementwise("xor", (x.stored(), operand(ones, x.dtype, x.shape))), x.dtype)
 

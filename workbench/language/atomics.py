@@ -48,7 +48,10 @@ def check_element(address: tensor, function: str, name: str) -> None:
             f"{name} does not take {element}", hint="use memory of a 32- or 64-bit type"
         )
     if function in ("and", "or", "xor") and not element.is_int():
-        raise KernelTypeError(f"{name} takes integers, got {element}")
+        raise KernelTypeError(
+            f"{name} takes integers, got {element}",
+            hint="for the bits of floats cast the pointer, e.g. p.to(tl.pointer_type(tl.int32))",
+        )
 
 
 def _update(

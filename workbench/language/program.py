@@ -90,7 +90,11 @@ def assume(cond: Any) -> None:
             raise ConstexprError("this assumption is false at compile time")
         return
     if cond.dtype != int1 or cond.shape:
-        raise KernelTypeError(f"assume needs a scalar condition, got {describe(cond)}")
+        raise KernelTypeError(
+            f"assume needs a scalar condition, got {describe(cond)}",
+            hint="compare scalars, e.g. tl.assume(n > 0); of blocks, tl.multiple_of and "
+            "tl.max_contiguous say something",
+        )
     current().builder.insert(Assume(cond.value))
 
 

@@ -88,9 +88,14 @@ def block_of(x: Any, name: str) -> tensor:
     """Return an operand that must be a block."""
     value = to_tensor(x)
     if not value.shape:
-        raise ShapeError(f"{name} needs a block, got {describe(value)}")
+        raise ShapeError(
+            f"{name} needs a block, got {describe(value)}",
+            hint="load one through a block of pointers, e.g. tl.load(x + tl.arange(0, BLOCK))",
+        )
     if value.dtype.is_ptr():
-        raise KernelTypeError(f"{name} does not take {describe(value)}")
+        raise KernelTypeError(
+            f"{name} does not take {describe(value)}", hint="load what it points to, tl.load(x)"
+        )
     return value
 
 
@@ -175,7 +180,10 @@ def reduce_or(input: Any, axis: Any, keep_dims: Any = False) -> tensor:
 def _integers(x: Any, name: str) -> tensor:
     value = block_of(x, name)
     if not value.dtype.is_int():
-        raise KernelTypeError(f"{name} takes integers, got {describe(value)}")
+        raise KernelTypeError(
+            f"{name} takes integers, got {describe(value)}",
+            hint="cast first, e.g. x.to(tl.int32), or compare: x > 0",
+        )
     return value
 
 

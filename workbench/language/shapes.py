@@ -278,7 +278,10 @@ def trans(input: Any, *dims: Any) -> tensor:
     if not order:
         rank = len(value.shape)
         if rank < 2:
-            raise ShapeError(f"trans needs at least 2 axes, got {describe(value)}")
+            raise ShapeError(
+                f"trans needs at least 2 axes, got {describe(value)}",
+                hint="add an axis first: x[None, :] is a row, x[:, None] a column",
+            )
         order = (*range(rank - 2), rank - 1, rank - 2)
     return permute(value, *order)
 
@@ -290,7 +293,10 @@ def permute(input: Any, *dims: Any) -> tensor:
     rank = len(value.shape)
     order = tuple(axis_number(d, rank, "dimension") for d in sizes(dims))
     if sorted(order) != list(range(rank)):
-        raise ShapeError(f"{order} is not an order of the {rank} axes of {describe(value)}")
+        raise ShapeError(
+            f"{order} is not an order of the {rank} axes of {describe(value)}",
+            hint=f"name every axis once, e.g. {tuple(reversed(range(rank)))}",
+        )
     return wrap(emit(Transpose(value.value, order)), value.dtype)
 
 
@@ -314,7 +320,10 @@ def split(a: Any) -> tuple[tensor, tensor]:
     """Return the two halves of a block whose last axis has extent 2."""
     value = to_tensor(a)
     if value.shape[-1:] != (2,):
-        raise ShapeError(f"split needs a last axis of extent 2, got {describe(value)}")
+        raise ShapeError(
+            f"split needs a last axis of extent 2, got {describe(value)}",
+            hint="e.g. tl.split(tl.reshape(x, (n // 2, 2))) for elements in turn",
+        )
     source = value.stored()
     if len(value.shape) == 1:  # blocks have rows, so that layouts hold for the halves too
         source = emit(Reshape(source, (1, 2)))

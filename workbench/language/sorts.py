@@ -116,7 +116,10 @@ def gather(src: Any, index: Any, axis: Any) -> tensor:
     """Return the elements of `src` at the places `index` along an axis."""
     source, places = block_of(src, "gather"), to_tensor(index)
     if not places.shape or not places.dtype.is_int() or places.dtype == int1:
-        raise KernelTypeError(f"gather needs a block of integers, got {describe(index)}")
+        raise KernelTypeError(
+            f"gather needs a block of integers as index, got {describe(index)}",
+            hint="it is gather(src, index, axis); cast places with .to(tl.int32)",
+        )
     along = axis_number(axis, len(source.shape), "the axis of gather")
     same = len(places.shape) == len(source.shape) and all(
         a == b or d == along
@@ -160,7 +163,8 @@ def histogram(input: Any, num_bins: Any, mask: Any = None) -> tensor:
     value = block_of(input, "histogram")
     if not value.dtype.is_int() or value.dtype == int1 or len(value.shape) != 1:
         raise KernelTypeError(
-            f"histogram counts a 1-dimensional block of integers, got {describe(value)}"
+            f"histogram counts a 1-dimensional block of integers, got {describe(value)}",
+            hint="cast it with .to(tl.int32), flatten it with tl.ravel",
         )
     bins = static_int(num_bins, "num_bins")
     check_shape((bins,), "the bins of histogram")

@@ -19,6 +19,7 @@ from typing import Any
 from workbench.ir import INDEX, Element, Scalar, Type, Value, element_of, shape_of, tile
 from workbench.language.constexprs import is_tuple, like
 from workbench.language.dtypes import (
+    DTYPES,
     block_type,
     dtype,
     dtype_of,
@@ -254,16 +255,37 @@ def as_dtype(value: Any) -> dtype:
     found = static(value, "the dtype")
     if not isinstance(found, dtype):
         raise KernelTypeError(
-            f"a dtype is needed, got {kind_of(found)} {shown(found)}", hint="use e.g. tl.float32"
+            f"a dtype is needed, got {kind_of(found)} {shown(found)}",
+            hint=f"write {_own_name(found)}",
         )
     return found.scalar
+
+
+def _own_name(found: Any) -> str:
+    """Return what a dtype of another library, or its name, is called here."""
+    name = found if isinstance(found, str) else getattr(found, "__name__", str(found))
+    word = name.rpartition(".")[2]
+    own = f"tl.{_OTHER_NAMES.get(word, word)}"
+    known = any(dtype.spelling == own for dtype in DTYPES.values())
+    return own if known else "one of tl's, e.g. tl.float32"
+
+
+#: What other libraries, and Python, call some dtypes.
+_OTHER_NAMES = {
+    "float": "float32", "double": "float64", "half": "float16", "int": "int32", "long": "int64",
+    "bool": "int1", "bool_": "int1", "float8_e4m3fn": "float8e4nv", "float8_e5m2": "float8e5",
+}  # fmt: skip
 
 
 def static_int(value: Any, what: str) -> int:
     """Return a compile-time integer."""
     number = static(value, what)
     if not isinstance(number, int):
-        raise ConstexprError(f"{what} must be an integer, got {kind_of(number)} {shown(number)}")
+        whole = isinstance(number, float) and number.is_integer()
+        raise ConstexprError(
+            f"{what} must be an integer, got {kind_of(number)} {shown(number)}",
+            hint=f"pass {int(number)}; // divides integers, / gives floats" if whole else None,
+        )
     return int(number)
 
 
@@ -283,7 +305,10 @@ def check_shape(shape: Shape, what: str = "the shape") -> None:
     count = 1
     for extent in shape:
         if extent < 1:
-            raise ShapeError(f"{what} {shape} has an extent below 1")
+            raise ShapeError(
+                f"{what} {shape} has an extent below 1",
+                hint="write every extent out; none is computed of the others",
+            )
         count *= extent
         if extent & (extent - 1):
             current().superset(f"extent {extent} is not a power of two", once=True)

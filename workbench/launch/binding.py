@@ -38,9 +38,10 @@ class Call:
     """One launch, bound.
 
     `values` are all parameters by name as given, `kinds` one letter each: "t" array, "i" integer,
-    "f" float, "b" bool, "c" constant, "u" tuple or descriptor, "x" a constexpr object; `runtime`
-    is what the code receives, in order, `objects` the same with the arrays themselves in place of
-    their addresses.
+    "f" float, "b" bool, "u" tuple or descriptor, "x" a constexpr object; of constants "c" what
+    equals nothing else of its class, "z" a float, "k" anything. `runtime` is what the code
+    receives, in order, `objects` the same with the arrays themselves in place of their addresses.
+    `options` are those that hold, `asked` those that the caller gave.
     """
 
     values: dict[str, Any]
@@ -51,6 +52,10 @@ class Call:
     runtime: list[Any] = field(default_factory=list[Any])
     objects: list[Any] = field(default_factory=list[Any])
     arrays: list[tuple[str, arrays.Array]] = field(default_factory=list[tuple[str, arrays.Array]])
+    asked: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.asked = dict(self.options)
 
     def receive(self, value: Any, given: Any) -> None:
         """Append one run-time value."""
@@ -174,7 +179,7 @@ def classify(source: KernelSource, parameters: Sequence[Parameter], call: Call) 
     for parameter in parameters:
         value = call.values[parameter.name]
         if parameter.is_constexpr:
-            kinds.append("c")
+            kinds.append(_constant_kind(value))
             call.known.append((parameter.name, _constexpr(source, parameter.name, value)))
             continue
         kind, known = _classify(source, parameter.name, parameter, value, call)
@@ -230,6 +235,15 @@ def _constexpr(source: KernelSource, name: str, value: Any) -> Argument:
             hint="pass a number, a string, a dtype, a function or a tuple of them",
         ) from error
     return constant(value)
+
+
+def _constant_kind(value: Any) -> str:
+    if type(value) is float:
+        return "z"
+    if type(value).__name__ == "constexpr":
+        return "k"
+    plain = value is None or type(value) in (int, bool, str) or isinstance(value, type)
+    return "c" if plain or _is_kernel(value) or _is_kernel_dtype(value) else "k"
 
 
 def _unwrapped(value: Any) -> Any:
@@ -411,11 +425,15 @@ def _wrong_kind(source: KernelSource, name: str, found: str, expected: str) -> L
     return LaunchError(
         f"{name} is {found}, {source.name} takes {expected} there",
         parameter_span(source, name.partition(".")[0]),
-        hint="pass a NumPy array, a tensor, or an object that speaks DLPack"
-        if "array" in expected
-        else None,
+        hint=_instead(found) if "array" in expected else None,
         code="K501",
     )
+
+
+def _instead(found: str) -> str:
+    if found == "a list":
+        return "pass a tuple, tuple(...), of what the kernel takes apart, or an array"
+    return "pass a NumPy array, a tensor, or an object that speaks DLPack"
 
 
 def check_declared(source: KernelSource, parameters: Sequence[Parameter]) -> tuple[Parameter, ...]:
@@ -430,6 +448,12 @@ def check_declared(source: KernelSource, parameters: Sequence[Parameter]) -> tup
                 "value of a constexpr makes a kernel of its own",
                 parameter_span(source, parameter.name),
                 hint="take it from the list, or drop ': tl.constexpr'",
+            )
+        if parameter.is_pointer_to_nothing:
+            raise ArgumentError(
+                f"{parameter.name} is annotated as {parameter.annotation}, which is no pointer",
+                parameter_span(source, parameter.name),
+                hint="write a dtype behind the star, e.g. '*fp32', or drop the annotation",
             )
     return tuple(parameters)
 

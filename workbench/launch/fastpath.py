@@ -25,6 +25,7 @@ from workbench.launch.guarded import guarding
 from workbench.launch.hulls import asked_of, asked_program, hull_program
 from workbench.launch.index_width import width_program
 from workbench.launch.launchers import (
+    CONSTANT,
     OPTIONS,
     choosing,
     dropping,
@@ -209,16 +210,19 @@ class FastPath:
         latest = next((k for k in reversed(self._known) if k.options.keys() == given), None)
         if latest is None:
             return None
-        names = [p.name for p in self._source.parameters]
+        parameters = self._source.parameters
+        names = [p.name for p in parameters]
         places = {name: 1 + n for n, name in enumerate(names[: shape.positional - 1])}
         places |= {name: shape.positional + n for n, name in enumerate(shape.keywords)}
         slots: list[native_plan.Slot] = []
         defaults: list[tuple[str, Any]] = []
-        for name, kind in zip(names, latest.slot_kinds, strict=True):
+        for parameter, kind in zip(parameters, latest.slot_kinds, strict=True):
+            name = parameter.name
             if name in places:
                 slots.append(native_plan.Slot(name, kind, places[name]))
-            elif kind in "no":
-                defaults.append((name, latest.values[name]))
+            elif kind in native_plan.CONSTANT and not parameter.required:
+                # What is left out has its default, whatever the latest call gave.
+                defaults.append((name, parameter.default))
             else:
                 return None
         options = [
@@ -252,7 +256,8 @@ class FastPath:
         assert launcher is not None
         plan = launcher.plan
         given = [slot.name for slot in plan.options]
-        same = known.slot_kinds == self._known[0].slot_kinds if self._known else True
+        kinds = dict(zip(known.values, known.slot_kinds, strict=True))
+        same = all(slot.kind == kinds[slot.name] for slot in plan.slots)
         defaults = all(known.values[name] is value for name, value in plan.defaults)
         options = sorted(known.options) == sorted(given) and all(
             slot.kind == _constant_kind(known.options[slot.name]) for slot in plan.options
@@ -314,7 +319,7 @@ class _Known:
         self.guarded = guarded
         self.kernel = kernel
         self.runner = runner
-        self.options = dict(call.options)
+        self.options = dict(call.asked)
         self.values: dict[str, Any] = {
             name: _Like(value) if kind == "t" else value
             for (name, value), kind in zip(call.values.items(), call.kinds, strict=True)
@@ -324,7 +329,7 @@ class _Known:
         passed = [
             leaf
             for (name, known), kind in zip(call.known, call.kinds, strict=True)
-            if kind != "c"
+            if kind not in CONSTANT
             for leaf in leaves(name, known, call.values[name])
             if is_passed(leaf[2])
         ]
@@ -435,7 +440,7 @@ def _slot_kind(kind: str, known: Argument, value: Any) -> str:
     """Return an argument's kind for native code, "x" where it cannot be passed there."""
     word = known.type or ""
     match kind:
-        case "c":
+        case "c" | "z" | "k":
             return _constant_kind(value)
         case "u":
             return "x"
@@ -449,20 +454,21 @@ def _slot_kind(kind: str, known: Argument, value: Any) -> str:
 
 def _constant_kind(value: Any) -> str:
     """Return the kind of what is part of the code: a number, or the very object."""
+    if type(value) is float:
+        return "v"
     return "n" if type(value) is int and abs(value) < 2**62 else "o"
 
 
 def with_options(names: Sequence[str], call: Call) -> tuple[str, ...]:
     """Return the options that launchers take by name once they know a call, too."""
-    return (*names, *sorted(set(call.options) - set(names)))
+    return (*names, *sorted(set(call.asked) - set(names)))
 
 
 def accepts(source: KernelSource, call: Call, *, guarded: bool = False) -> bool:
     """Say whether launches like this one can be made by generated code."""
     if guarded and "u" in call.kinds:
         return False
-    heard = all(is_heard(name, value) for name, value in call.options.items())
-    if not heard or "debug" in call.options:  # a setting may say otherwise by the next launch
+    if not all(is_heard(name, value) for name, value in call.asked.items()):
         return False
     if call.places or not supports(source, call.kinds):
         return False

@@ -45,7 +45,7 @@ def resolve_grid(grid: Any, meta: Callable[[], Mapping[str, Any]]) -> Grid:
         OptionError: anything but 1 to 3 integers >= 0, or a name that `meta` lacks (K111).
     """
     if callable(grid):
-        grid = grid(_Meta(meta()))
+        grid = _called(grid, Asked(meta()))
     try:
         sizes = (
             tuple(operator.index(size) for size in itertools.islice(grid, 4))
@@ -60,21 +60,43 @@ def resolve_grid(grid: Any, meta: Callable[[], Mapping[str, Any]]) -> Grid:
     return x, y, z
 
 
+def _called(grid: Callable[..., Any], arguments: Asked) -> Any:
+    """Call a grid with the arguments; raises OptionError K111 for one that takes none."""
+    try:
+        return grid(arguments)
+    except TypeError as error:
+        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+            raise  # its own code does that
+        raise OptionError(
+            f"a grid that is a function takes the dict of the launch's arguments: {error}",
+            hint="e.g. kernel[lambda meta: (cdiv(n, meta['BLOCK']),)](...)",
+            code="K111",
+        ) from None
+
+
 class _NoArgumentError(OptionError, KeyError):
-    """A grid asks for a name that the launch does not have (a KeyError as in Triton)."""
+    """A name is asked for that the launch does not have (a KeyError as in Triton)."""
 
     code = "K111"
 
 
-class _Meta(dict[str, Any]):
-    """What a callable grid gets: the launch's arguments by name."""
+#: What heuristics are given besides a launch's arguments.
+_OF_RUN = ("grid", "warmup")
+
+
+class Asked(dict[str, Any]):
+    """What a callable grid gets, or a heuristic (`by`): the launch's arguments by name."""
+
+    def __init__(self, arguments: Mapping[str, Any], by: str = "the grid") -> None:
+        super().__init__(arguments)
+        self._by = by
 
     def __missing__(self, name: Any) -> Any:
         close = difflib.get_close_matches(str(name), self, n=1, cutoff=0.5)
         better = f"; did you mean {close[0]}?" if close else ""
         raise _NoArgumentError(
-            f"the grid asks for {shown(name)}, which is no argument of this launch{better}",
-            hint=f"its arguments are {', '.join(self)}",
+            f"{self._by} asks for {shown(name)}, which is no argument of this launch{better}",
+            hint=f"its arguments are {', '.join(n for n in self if n not in _OF_RUN)}",
         )
 
 

@@ -14,15 +14,16 @@ and adds an entry to the table. For a kernel `add(x_ptr, n, BLOCK)` it reads
             _p0 = x_ptr.data_ptr()
             _run = _table[x_ptr.dtype, x_ptr.get_device(), (_p0 & 15) == 0, n.__class__, ...]
         except Exception:
+            _run = None
+        if _run is None or ...:
             return _slow(_grid, ...)
-        ...
         return _run(_grid[0], 1, 1, _stream(...), _p0, n)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from workbench.devices.streams import raw_stream
 from workbench.launch.abi import Runner
@@ -31,11 +32,14 @@ from workbench.launch.descriptors import TensorDescriptor
 from workbench.launch.grids import Grid, resolve_grid
 from workbench.launch.measures import measure_address, measure_integer, python_words
 from workbench.source import KernelSource
+from workbench.source.captures import describe_value
 from workbench.source.watched import ABSENT, Watched
 
 # -- generated launchers ----------------------------------------------------------------------
 #: What a launcher passes on for a parameter that a call leaves out.
 NOT_GIVEN: Any = type("NotGiven", (), {"__repr__": lambda _: "<not given>"})()
+#: Kinds of arguments that are part of the code.
+CONSTANT = "czk"
 #: Options that launchers take by name, whether or not a call gives them.
 OPTIONS = ("num_warps", "num_stages")
 
@@ -61,7 +65,7 @@ def make_launcher(
         source, kinds, on_gpu, guards, device, options=options, guarded=guarded
     )
     names |= {"_table": table, "_slow": slow, "_stream": raw_stream(), "_resolve": resolve_grid}
-    names["_flat"] = flattened
+    names |= {"_flat": flattened, "_exact": exact_key}
     exec(compile(text, f"<launcher of {source.name}>", "exec"), names)
     return names["launch"]
 
@@ -94,7 +98,7 @@ def launcher_text(
     head = ", ".join(["_grid", *(f"{name}=_d{n}" for n, name in enumerate(names)), "*_extra"])
     tensors = [n for n, kind in enumerate(kinds) if kind == "t"]
     words = {"t": "_p{0}", "u": "*_v{0}"}
-    values = [words.get(k, names[n]).format(n) for n, k in enumerate(kinds) if k != "c"]
+    values = [words.get(k, names[n]).format(n) for n, k in enumerate(kinds) if k not in CONSTANT]
     nested = [n for n, kind in enumerate(kinds) if kind == "u"]
     values += [names[n] for n in tensors if guarded]
     call = ", ".join(values)
@@ -124,11 +128,14 @@ def launcher_text(
         *(f"        _k{n}, _v{n} = _flat({names[n]})" for n in nested),
         f"        _run = _table[{', '.join(_key_words(names, kinds, options))}]",
         "    except Exception:",
-        f"        {slow}",
-        f"    if {' or '.join(checks)}:",
+        "        _run = None",
+        f"    if {' or '.join(['_run is None', *checks])}:",
         f"        {slow}",
         "    if _grid.__class__ is not tuple:",
-        f"        _grid = _grid({{{given}}}) if callable(_grid) else _resolve(_grid, None)",
+        "        try:",
+        f"            _grid = _grid({{{given}}}) if callable(_grid) else _resolve(_grid, None)",
+        "        except (KeyError, TypeError):  # words what is wrong",
+        f"            _grid = _resolve(_grid, lambda: {{{given}}})",
         "    if _grid.__class__ is tuple and len(_grid) == 1:",
         "        _x = _grid[0]",
         "        if _x.__class__ is int and _x > 0:",
@@ -152,6 +159,10 @@ def _key_words(names: Sequence[str], kinds: str, options: Sequence[str]) -> list
                 key += [f"{name}.__class__", *python_words("i", name)]
             case "c":
                 key += [name, f"{name}.__class__"]
+            case "z":  # a zero has a sign, and a NaN is one
+                key += [f"{name}.hex()", f"{name}.__class__"]
+            case "k":
+                key.append(f"_exact({name})")
             case "u":
                 key.append(f"_k{place}")
             case _:
@@ -176,6 +187,10 @@ def table_key(
             key += [value.__class__, *measure_integer(value)]
         elif kind == "c":
             key += [value, value.__class__]
+        elif kind == "z":
+            key += [value.hex(), value.__class__]
+        elif kind == "k":
+            key.append(exact_key(value))
         elif kind == "u":
             key.append(flattened(value)[0])
         else:
@@ -184,6 +199,26 @@ def table_key(
         value = given.get(name, NOT_GIVEN)
         key += [value, value.__class__]
     return tuple(key)
+
+
+def exact_key(value: Any) -> Any:
+    """Return what is equal only for constants that make the same code: 1 is neither 1.0 nor True.
+
+    >>> exact_key((1, -0.0)) == exact_key((1.0, 0.0))
+    False
+    """
+    kind = value.__class__
+    if kind is int or kind is bool or kind is str or value is None:
+        return kind, value
+    if isinstance(value, float):
+        return kind, float.hex(value)
+    if isinstance(value, tuple):
+        return kind, *map(exact_key, cast("tuple[Any, ...]", value))
+    if kind.__name__ == "constexpr":
+        return kind, exact_key(value.value)
+    if kind.__eq__ is object.__eq__:
+        return kind, value
+    return kind, describe_value(value)
 
 
 def flattened(value: Any) -> tuple[tuple[Any, ...], list[Any]]:
@@ -217,7 +252,7 @@ def _flatten(value: Any, key: list[Any], values: list[Any]) -> None:
         elif not hasattr(item, "data_ptr"):
             if is_passed(item):
                 raise AttributeError("a member that launchers do not know")
-            key += [kind, item.value if kind.__name__ == "constexpr" else item]
+            key.append(exact_key(item))
         else:
             address = item.data_ptr()
             if not address:

@@ -20,6 +20,7 @@ from workbench.launch.native_plan import (
     BLOCKS,
     CLUSTER,
     CONDITION,
+    CONSTANT,
     HEAD,
     OUTCOME,
     TAKEN,
@@ -184,7 +185,8 @@ class Writer:
             if isinstance(space, Watched):
                 self._check_watched(space)
                 continue
-            words = f"ptr {self._object(space)}, ptr {self._object(sys.intern(name))}"
+            key = sys.intern(name) if isinstance(name, str) else name
+            words = f"ptr {self._object(space)}, ptr {self._object(key)}"
             found = self._op(f"call ptr {get}({words})")
             self._need_equal("ptr", found, "null" if value is ABSENT else self._object(value))
 
@@ -249,11 +251,13 @@ class Writer:
                 is_false = self._op(f"icmp eq ptr {value}, {false}")
                 self._need(self._op(f"or i1 {is_true}, {is_false}"))
                 return self._op(f"zext i1 {is_true} to i64")
-            case "f" | "d":
+            case "f" | "d" | "v":
                 self._exact(value, float)
                 number = self._op(f"call double {self._api('PyFloat_AsDouble')}(ptr {value})")
-                if slot.kind == "d":
-                    return self._op(f"bitcast double {number} to i64")
+                if slot.kind != "f":
+                    bits = self._op(f"bitcast double {number} to i64")
+                    self.words += [bits] if slot.kind == "v" else []
+                    return bits
                 short = self._op(f"fptrunc double {number} to float")
                 return self._op(f"zext i32 {self._op(f'bitcast float {short} to i32')} to i64")
             case "n":
@@ -378,7 +382,7 @@ class Writer:
         for slot in self.plan.slots:
             if slot is array:
                 return place + 1
-            place += 2 if slot.kind == "t" else 1 if slot.kind in "no" else 0
+            place += 2 if slot.kind == "t" else 1 if slot.kind in CONSTANT else 0
         raise KeyError(array.name)
 
     def _find_entry(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from struct import pack, unpack
 from typing import Any
 
 from workbench.launch.measures import MEASURES, Measure
@@ -16,6 +17,9 @@ from workbench.launch.measures import MEASURES, Measure
 #: assembly, most blocks, most programs that they take, blocks of a cluster.
 HEAD = 10
 CONDITION, OUTCOME, ASSEMBLY, BLOCKS, TAKEN, CLUSTER = 4, 5, 6, 7, 8, 9
+
+#: Kinds of what is part of the code.
+CONSTANT = "nvo"
 
 Guards = Sequence[tuple[Mapping[str, Any], str, Any]]
 
@@ -26,7 +30,7 @@ class Slot:
 
     `place` says where its object stands in the call's array of arguments (the grid is at 0).
     `kind`: "t" array, "i" integer, "f" float (32 bits), "d" double, "b" bool; of constants "n" an
-    integer compared by value, "o" an object compared by identity.
+    integer compared by value, "v" a float by its bits, "o" an object compared by identity.
     """
 
     name: str
@@ -101,7 +105,7 @@ class Plan:
     def words(self) -> int:
         """How many words tell specialisations apart."""
         arrays = sum(slot.kind == "t" for slot in self.slots)
-        constants = sum(slot.kind in "no" for slot in (*self.slots, *self.options))
+        constants = sum(slot.kind in CONSTANT for slot in (*self.slots, *self.options))
         return 2 * arrays + constants + len({word for *_, word, _ in self.measures})
 
     @property
@@ -123,6 +127,8 @@ def words_of(plan: Plan, values: Sequence[Any]) -> list[int]:
                 numbers[slot.name] = value
             case "n":
                 words.append(value)
+            case "v":
+                words += unpack("<q", pack("<d", value))
             case "o":
                 words.append(id(value))
     facts: dict[int, int] = {}

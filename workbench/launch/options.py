@@ -74,6 +74,27 @@ def without_effect(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name in WITHOUT_EFFECT}
 
 
+def long_names(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options under their long names; None, which asks for nothing, gives way.
+
+    Raises OptionError K112 for one that is given under both of its names.
+    """
+    found: dict[str, Any] = {}
+    for word, value in given.items():
+        name = SHORT_FORMS.get(word, word)
+        if found.get(name) is None:
+            found[name] = value
+        elif value is not None:
+            short = next(short for short, long in SHORT_FORMS.items() if long == name)
+            raise OptionError(
+                f"one option under two names: {short}={shown(given[short], 40)} and "
+                f"{name}={shown(given[name], 40)}",
+                hint=f"keep {name}=, which Triton knows too, and take {short}= out",
+                code="K112",
+            )
+    return found
+
+
 def check_options(
     given: Mapping[str, Any], source: KernelSource | None = None
 ) -> tuple[tuple[str, Any], ...]:
@@ -83,16 +104,15 @@ def check_options(
 
     Raises:
         UnknownOptionError: a name that is neither an option nor a parameter (K112).
-        OptionError: a value that the option cannot take (K112).
+        OptionError: a value that the option cannot take, or two names of one option (K112).
     """
     chosen: dict[str, Any] = {}
-    for word, value in given.items():
-        name = SHORT_FORMS.get(word, word)
+    for name, value in long_names(given).items():
         if name in WITHOUT_EFFECT:
             _say_unheard(name, value)
             continue
         if name not in DEFAULTS:
-            raise unknown_option(word, source)
+            raise unknown_option(name, source)
         value = plain_number(value)
         _check(name, value)
         if value is not None and value != DEFAULTS[name]:
@@ -125,7 +145,7 @@ def unknown_option(word: str, source: KernelSource | None) -> UnknownOptionError
     """Return the error for a name that nobody knows."""
     parameters = [p.name for p in source.parameters] if source is not None else []
     known = [*parameters, *DEFAULTS, *SHORT_FORMS]
-    close = difflib.get_close_matches(word[:100], known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(word[:100], known, n=1)
     better = f"; did you mean {close[0]}?" if close and close[0] != word else ""
     if word in parameters:
         better = f": {word} is an argument of the launch"

@@ -15,7 +15,7 @@ from workbench.bench.plan import Plan
 from workbench.bench.work import bytes_moved
 from workbench.interrupts import may_stop
 from workbench.launch.facts import Signature
-from workbench.launch.options import DEFAULTS, SHORT_FORMS, check_options
+from workbench.launch.options import DEFAULTS, SHORT_FORMS, check_options, long_names
 from workbench.launch.signature import read_signature
 from workbench.magics import registry, swept
 from workbench.magics.comparisons import ShownComparison
@@ -203,7 +203,7 @@ class _Squares:
         source = self.entry.kernel_source
         constants = {p.name for p in source.parameters if p.is_constexpr}
         given = {n: v for n, v in asked.settings.items() if n in constants}
-        options = {SHORT_FORMS.get(n, n): v for n, v in asked.settings.items() if n not in given}
+        options = long_names({n: v for n, v in asked.settings.items() if n not in given})
         if asked.signature is not None:
             arguments = read_signature(source, asked.signature, given, asked.assume)
             signature = Signature(arguments, check_options(options, source))
@@ -307,7 +307,7 @@ class ShownMap(Shown):
 
         Raises OptionError K103 for values that no square has.
         """
-        given = {SHORT_FORMS.get(name, name): value for name, value in values.items()}
+        given = long_names(values)
         wanted = tuple(given.get(n) for n in self.found.axes)
         number = next((n for n, s in enumerate(self.found.squares) if s.values == wanted), None)
         if number is None:

@@ -191,7 +191,9 @@ class _Search:
     def find(self) -> Parting | None:
         ended = self.wrong.error is not None and not self.versions
         if ended and (kept := self._renamed()) is not None:
-            return kept
+            assert kept.right is not None
+            earlier = self._wrong_before(kept.right.number)
+            return kept if earlier is None else self._origin(earlier)
         concerned = self._concerned()
         for within in (concerned, None):
             for event in self.right.events:
@@ -215,6 +217,14 @@ class _Search:
             if other is not None:
                 return Parting(event, Event(-1, other, 0, (), (), ()), "kept")
         return None
+
+    def _wrong_before(self, number: int) -> Parting | None:
+        """Return the first parting among what ran in both runs, and in the right one by then.
+
+        What an error kept from running is not wrong for that.
+        """
+        found = (self._parted(event) for event in self.right.events[:number])
+        return next((p for p in found if p is not None and p.wrong is not None), None)
 
     def _concerned(self) -> set[int]:
         """Return the events of the right run that what is stored wrongly depends on."""

@@ -369,8 +369,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         if done is None:
             return None
         kernel, call, runner, device = done
-        if call.options.keys() <= given.keys():  # nobody but the caller has a say in them
-            self._install(kernel, call, runner, device)
+        self._install(kernel, call, runner, device)
         return kernel
 
     def _slow(
@@ -412,6 +411,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         ]
         if kernel.target == "cpu":
             reached.append((guards.STATE, "on", guarded))
+        reached += knobs.deciding_launches(call.options)
         watched = replace(self.captures, guards=[*self.captures.guards, *reached])
         # Where an array says it, one launcher serves all GPUs.
         place = int(gpu) if "t" in call.kinds else device

@@ -96,6 +96,12 @@ class env_base(Generic[SetType, GetType]):  # noqa: N801 - Triton's names
     def __delete__(self, knobs: Any) -> None:
         knobs.__dict__.pop(self.name, None)
 
+    def places(self, knobs: Any) -> tuple[tuple[dict[Any, Any], Any], ...]:
+        """Return where what it says is read: dicts and keys, for whoever asks often."""
+        environment: Any = os.environ
+        variable = environment._data, environment.encodekey(self.key)
+        return (knobs.__dict__, self.name), variable
+
     def read(self, text: str) -> Any:
         """Return the value that a variable's text stands for."""
         return text

@@ -10,7 +10,7 @@ tools of Triton's own (`build amd proton redis`) are accepted and steer nothing 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypedDict
 
@@ -41,6 +41,7 @@ from workbench.runtime.knob_settings import (
     toenv,
 )
 from workbench.source.warning import warn_user
+from workbench.source.watched import ABSENT, Guard
 
 #: Whether settings made from Python are also written to the environment, for child processes.
 propagate_env = True
@@ -245,6 +246,21 @@ autotuning = autotuning_knobs()
 cache = cache_knobs()
 language = language_knobs()
 nvidia = nvidia_knobs()
+
+
+def deciding_launches(options: Mapping[str, Any]) -> list[Guard]:
+    """Return what says, for what has just been launched, that settings still decide the same.
+
+    Where they have no say in a launch's `options`, that is one question: whether assertions are
+    turned on, which goes through the environment from Python, too.
+    """
+    debug, fusion = (
+        group.knob_descriptors[name].places(group)
+        for group, name in ((runtime, "debug"), (language, "default_fp_fusion"))
+    )
+    decided = not options.keys().isdisjoint(("debug", "enable_fp_fusion"))
+    places = (*debug, *fusion) if decided else debug[1:]
+    return [(space, key, space.get(key, ABSENT)) for space, key in places]
 
 
 def refresh_knobs() -> None:

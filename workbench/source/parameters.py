@@ -65,6 +65,11 @@ class Parameter:
             "const" in self.annotation or self.annotation.strip("'\"").startswith("*k")
         )
 
+    @cached_property
+    def is_pointer_to_nothing(self) -> bool:
+        """Whether the annotation is a pointer's, of a dtype that there is not."""
+        return self._word is None and self.annotation.strip("'\"").startswith("*")
+
     @property
     def default(self) -> Any:
         """The default value, `inspect.Parameter.empty` without one."""

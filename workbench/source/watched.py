@@ -25,7 +25,7 @@ class _Absent:
 ABSENT = _Absent()
 
 #: (space, name, value): the space's `get` gives that very value; a dict's, or what is below.
-Guard = tuple[Any, str, Any]
+Guard = tuple[Any, Any, Any]
 
 
 def holds(guard: Guard) -> bool:

@@ -20,6 +20,8 @@ from functools import partial
 from typing import Any
 
 from workbench.devices import arrays
+from workbench.launch.grids import Asked
+from workbench.launch.options import SHORT_FORMS
 from workbench.runtime import hooks, knobs
 from workbench.runtime.interface import KernelInterface
 from workbench.runtime.jit import InterpretedFunction, JITFunction, Plan
@@ -31,6 +33,9 @@ from workbench.tuning import store
 from workbench.tuning.configs import Config, ConflictError
 from workbench.tuning.racing import Candidate, is_fatal
 from workbench.tuning.search import Progress, Search, refuse_capture
+
+#: What a caller may call the options that every Config has.
+_OPTION_WORDS = frozenset((*SHORT_FORMS, *SHORT_FORMS.values(), "maxnreg"))
 
 __all__ = [
     "Autotuner", "AutotunerError", "Config", "ConflictError", "Heuristics", "autotune",
@@ -211,13 +216,22 @@ class Autotuner(_Wrapper):
         return interpreted or given.get("target") == "interpreter"
 
     def _check_conflicts(self, given: Mapping[str, Any]) -> None:
+        taken = {*(self.nargs or ()), *given}
+        words = _OPTION_WORDS.intersection(given)
         for config in self.configs:
-            both = sorted(config.kwargs.keys() & {*(self.nargs or ()), *given})
+            both = config.kwargs.keys() & taken
+            if words:
+                own = config.launch_kwargs()
+                both |= {word for word in words if self._option(word) in own}
             if both:
                 raise ConflictError(
-                    f"{', '.join(both)} is given by the caller and by a configuration",
-                    hint="leave it out of the call, or out of the Configs",
+                    f"{', '.join(sorted(both))} is given by the caller and by a configuration",
+                    hint="leave it out of the call, or out of the Configs"
+                    + (" (Config(..., num_warps=None, num_stages=None))" if words else ""),
                 )
+
+    def _option(self, word: str) -> str:
+        return word if word in self.arg_names else SHORT_FORMS.get(word, word)
 
     def _key(self, given: Mapping[str, Any]) -> tuple[Any, ...]:
         everything = {**(self.nargs or {}), **given}
@@ -419,7 +433,9 @@ class Autotuner(_Wrapper):
         configs = list(self.configs)
         nargs = dict(self.nargs or {})
         if self.early_config_prune is not None:
-            configs = list(self.early_config_prune(configs, nargs, **kwargs))
+            found = _called(self.early_config_prune, configs, nargs, **kwargs)
+            what = "early_config_prune returns a list of Config"
+            configs = several(found, what, "return some of those that it is given", Config)
             if not configs:
                 raise AutotunerError(
                     "early_config_prune left no configuration",
@@ -430,7 +446,8 @@ class Autotuner(_Wrapper):
         most = _most(self.configs_top_k, len(self.configs))
         if len(configs) <= most:
             return configs
-        cost = {c: self.perf_model(**{**nargs, **kwargs, **c.all_kwargs()}) for c in configs}
+        model = self.perf_model
+        cost = {c: _called(model, **{**nargs, **kwargs, **c.all_kwargs()}) for c in configs}
         return sorted(configs, key=lambda c: cost[c])[:most]
 
     # -- the disk -------------------------------------------------------------------------
@@ -450,6 +467,20 @@ class Autotuner(_Wrapper):
         if plan is None:
             return None
         return store.key_of(self.fn.text_key, key, plan.device, configs)
+
+
+def _called(prune: Callable[..., Any], *args: Any, **given: Any) -> Any:
+    """Call a function of `prune_configs_by`; raises OptionError K105 where it cannot be."""
+    try:
+        return prune(*args, **given)
+    except TypeError as error:
+        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+            raise  # its own code does that
+        raise OptionError(
+            f"a function of prune_configs_by cannot be called: {error}",
+            hint="early_config_prune(configs, named_args, **kwargs), perf_model(**all_arguments)",
+            code="K105",
+        ) from None
 
 
 def _most(top_k: Any, count: int) -> int:
@@ -483,7 +514,7 @@ class Heuristics(_Wrapper):
         """Return named arguments with the computed ones added."""
         named = dict(zip(self.arg_names, args, strict=False))
         for name, compute in self.values.items():
-            given[name] = compute({**named, **given})
+            given[name] = compute(Asked({**named, **given}, f"the heuristic for '{name}'"))
         return given
 
     def run(self, *args: Any, **given: Any) -> Any:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from workbench.source import OptionError
+from workbench.source import OptionError, shown
 from workbench.source.given import by_name, instance
+from workbench.source.warning import warn_user
 
 
 class ConflictError(OptionError, ValueError):
@@ -37,6 +38,12 @@ class Config:
         given = {"num_warps": num_warps, "num_stages": num_stages, "maxnreg": maxnreg}
         for name, value in given.items():
             instance(value, int | None, f"{name} of a Config is an integer", f"e.g. {name}=4")
+        for name, value in (*given.items(), ("num_ctas", num_ctas)):
+            if value is not None and self.kwargs.get(name, value) != value:
+                warn_user(
+                    f"{name}={shown(self.kwargs[name], 40)} among a Config's constexprs gives way "
+                    f"to its option {name}={value}: write Config({{...}}, {name}=...)"
+                )
         self.num_warps = num_warps
         self.num_stages = num_stages
         self.num_ctas = num_ctas
