@@ -145,6 +145,33 @@ def test_a_round_stores_what_the_one_before_has_loaded(name: str):
     assert isinstance(product.b.type, Shared)
 
 
+def beside_boxes(rounds: int = 5) -> tuple[Module, Arguments]:
+    """Of two operands with k as rows threads turn one, and read the other where boxes put it."""
+    module = staged(64, 128, 32, 4, "tn", "fp32")
+    options = {"through_registers": True, "narrow_index": True}
+    module = replace(module, attributes={**module.attributes, **options})
+    return module, lambda: staged_arguments(64, 128, rounds * 32 - 16, "tn", np.float32)
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 5])
+def test_the_other_operand_comes_by_boxes(rounds: int):
+    module, arguments = beside_boxes(rounds)
+    last = in_gpu_ir(module)
+    assert meaning(last, (1,), arguments()) == meaning(module, (1,), arguments())
+    placed, offsets, total = ordered(last)
+    simulate(placed, offsets, total, (1,), arguments(), SM_90A)
+    names = [op.name for op in loop_of(last).body.ops]
+    order = "gpu.barrier gpu.shared_store gpu.fence_products tile.load gpu.tensor_copy".split()
+    assert [name for name in names if name in order] == order
+    assert "gpu.async_copy" not in names
+
+
+def test_a_fence_that_is_missing_beside_boxes_is_seen():
+    module, arguments = beside_boxes()
+    with pytest.raises(LaunchError, match="with no fence in between"):
+        run_module(without(in_gpu_ir(module), FenceProducts), (1,), arguments())
+
+
 def test_only_who_asks_gets_it():
     for kind in ("nn", "tn"):
         module, arguments = of_tf32(kind, wanted=False)
