@@ -6,7 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from workbench.ir import Builder, Module, Op, Scalar, Shared, Value, element_of, layout_of
-from workbench.layouts import SWIZZLES, TensorPlan, swizzle_width, swizzled, tensor_fits
+from workbench.layouts import (
+    SWIZZLES,
+    MatrixPlan,
+    TensorPlan,
+    swizzle_width,
+    swizzled,
+    tensor_fits,
+)
 from workbench.layouts.box_stores import BoxPiece, BoxStores, VectorPlan, box_stores_fit
 from workbench.ops import Constant
 from workbench.source import KernelTypeError
@@ -34,6 +41,8 @@ from workbench.targets.simt.shared import Addresses, slot_base, store_vector
 
 #: A place in a tile, and the bytes in front of it in the buffer.
 Piece = tuple[tuple[int, ...], int]
+#: The barrier at which the first warps meet that make boxes together; roles have those below.
+_FIRST_GROUP = 8
 #: So many copies are worth a branch to each warp.
 _EACH = 2
 
@@ -297,17 +306,21 @@ def stored_piece(found: BoxStores, axes: Sequence[int], rank: int) -> tuple[int,
 
 
 def _boxes_at_once(found: BoxStores, chip: Device, num_warps: int) -> int:
-    """Return how many boxes of a warp have room in shared memory."""
-    return max(1, min(len(found.pieces), chip.most_scratch // (num_warps * found.bytes)))
+    """Return how many boxes of a warp, or of those that make them together, have room at once."""
+    each = num_warps // found.together * found.bytes
+    return max(1, min(len(found.pieces), chip.most_scratch // each))
 
 
 @NVIDIA.scratch(TensorStore)
 def store_scratch(op: TensorStore, chip: Device, num_warps: int, used: bool) -> Scratch:
-    """Some boxes of each warp; a box begins where the XOR of chunks does."""
+    """Some boxes of each warp; a box begins where the XOR of chunks does.
+
+    Warps that make boxes together meet before and behind, as those do that have their own.
+    """
     del used
     found = stored_boxes(op)
     name = op.source.hint or "a tile"
-    size = num_warps * found.bytes * _boxes_at_once(found, chip, num_warps)
+    size = num_warps // found.together * found.bytes * _boxes_at_once(found, chip, num_warps)
     return Scratch(
         size, f"{name} on its way to memory", alone=True, align=8 * found.swizzle, kept=op.kept
     )
@@ -329,34 +342,46 @@ def lower_store(low: Lowering, op: TensorStore) -> None:
     """PTX ISA 9.0, cp.async.bulk.tensor (sm_90), fence.proxy.async: box by box, as room is.
 
     Fragments of 16 bits go to shared memory as matrices, of 32 in vectors.
-    Who wrote to shared memory makes that seen by copies before its warp meets; one lane starts
-    them, and waits until they have read what is written over, or given up at the end.
+    Who wrote to shared memory makes that seen by copies before its warp meets, or those that make a
+    box together; one lane starts them, and waits until they have read what is written over, or
+    given up at the end.
     """
     emit, found = low.emit, stored_boxes(op)
     room = _boxes_at_once(found, low.chip, low.num_warps)
     # Where not all have room, half of them are on their way while others are written.
     each = room if room == len(found.pieces) else max(1, room // 2)
     groups = room // each
-    part = emit.mul("i32", low.warp, str(room * found.bytes))
-    addresses = Addresses(low, at(low, low.shared(low.offset(op)), part), found.how.lane, ())
+    group = emit.shift("lshr", "i32", low.warp, found.together.bit_length() - 1)
+    part = emit.mul("i32", group, str(room * found.bytes))
+    inside = found.how.warp if isinstance(found.how, MatrixPlan) else ()
+    addresses = Addresses(low, at(low, low.shared(low.offset(op)), part), found.how.lane, inside)
+    mask = str(found.together * low.lanes - 1)
+
+    def meet() -> None:
+        if found.together == 1:
+            low.chip.wait_for_warp(emit)
+        else:
+            number = emit.add("i32", group, str(_FIRST_GROUP))
+            low.chip.wait_for_warps(emit, number, found.together)
+
     starts = [_i32(low, value) for value in op.coordinates]
     for place, axis in enumerate(op.axes):
         moved = low.thread_part((0,) * low.lane_bits, [by[place] for by in found.warps])
         starts[axis] = emit.add("i32", starts[axis], moved)
-    first = emit.pure(f"icmp eq i32 {low.lane}, 0")
+    first = emit.pure(f"icmp eq i32 {emit.bitwise('and', 'i32', low.thread, mask)}, 0")
     turns = -(-len(found.pieces) // each)
     for turn, begin in enumerate(range(0, len(found.pieces), each)):
         if turn >= groups or (op.kept and turns % groups == 0):
             _await_reads(low, groups - 1)
         elif op.kept and not turn:  # those that the op has left going
             _await_reads(low, 0)
-        low.chip.wait_for_warp(emit)
+        meet()
         pieces = found.pieces[begin : begin + each]
         places = [turn % groups * each * found.bytes + n * found.bytes for n in range(len(pieces))]
         for piece, place in zip(pieces, places, strict=True):
             _store_box(low, op.source, found, piece, addresses, place)
         emit.do('call void asm sideeffect "fence.proxy.async.shared::cta;", "~{memory}"()')
-        low.chip.wait_for_warp(emit)
+        meet()
         for piece, place in zip(pieces, places, strict=True):
             where = list(starts)
             for axis, by in zip(op.axes, piece.start, strict=True):
@@ -374,6 +399,8 @@ def lower_store(low: Lowering, op: TensorStore) -> None:
         _one_does(low, "cp.async.bulk.commit_group;", [], None, first)
     if not op.kept:
         _await_reads(low, 0)
+        if found.together > 1:  # what comes next may write what another warp's copies have read
+            meet()
 
 
 def _store_box(

@@ -70,7 +70,7 @@ class PlannedStore:
         """
         if self.tile not in self.store.operands:
             return prod(shape_of(self.tile.type)) * element_of(self.tile.type).itemsize
-        return module.attributes["num_warps"] * self.boxes.bytes
+        return module.attributes["num_warps"] // self.boxes.together * self.boxes.bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +195,9 @@ class Plans:
             raise NotRaised(f"rows end at {held}, not known to be a multiple of {GRAIN} bytes")
         boxes = box_stores_of(tile, found.places, len(found.axes))
         wanted = self.module.attributes.get("tma_stores")
-        if boxes is None or (boxes.swizzle < _ROW_BYTES and not wanted):
-            more = " (tma_stores takes 32)" if boxes is not None else ""
+        own = boxes is not None and boxes.swizzle >= _ROW_BYTES and boxes.together == 1
+        if boxes is None or not (own or wanted):
+            more = " (tma_stores takes others)" if boxes is not None else ""
             raise NotRaised(f"no warp has boxes of it with rows of 64 bytes{more}")
         self._may_begin(found)
         return PlannedStore(op, tile, found, exact, boxes)
