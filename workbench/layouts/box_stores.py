@@ -53,11 +53,12 @@ class BoxPiece:
 class VectorPlan:
     """How a warp stores a fragment in vectors: byte address = base ^ lane ^ offset.
 
-    Of each instruction the registers are those of one vector.
+    Of each instruction the registers are those of one vector. No warps make a box together.
     """
 
     lane: tuple[int, ...]
     instructions: tuple[MatrixInstruction, ...]
+    warp: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +108,7 @@ def _boxes(
     """Return the boxes of some extents, both powers of two, if 2^joined warps have such."""
     inside = sum(n - 1 << sum(layout.bits[axis + 1 :]) for axis, n in enumerate(box))
     register, lane, warp = layout.dims[:3]
-    split = [column & inside in (0, column) for column in register]
-    if not all(split) or any(c & ~inside for c in (*lane, *warp[:joined])):
-        return None
-    if len(warp) < joined or any(c & inside for c in warp[joined:]):
+    if not _are_apart(layout, inside, joined):
         return None
     own = [bit for bit, column in enumerate(register) if column & inside]
     others = [bit for bit, column in enumerate(register) if not column & inside]
@@ -150,6 +148,17 @@ def _boxes(
             pieces.append(BoxPiece(start, tuple(first ^ name for name in names)))
     moved = (*((0, 0),) * joined, *(layout.unflatten(column) for column in warp[joined:]))
     return BoxStores(width, box, how, tuple(pieces), moved, prod(box) * itemsize, 1 << joined)
+
+
+def _are_apart(layout: LinearLayout, inside: int, joined: int) -> bool:
+    """Say whether lanes and the first warps differ inside a box alone, and other warps outside.
+
+    And registers here or there.
+    """
+    register, lane, warp = layout.dims[:3]
+    within = not any(column & ~inside for column in (*lane, *warp[:joined]))
+    beside = len(warp) >= joined and not any(column & inside for column in warp[joined:])
+    return within and beside and all(column & inside in (0, column) for column in register)
 
 
 def _in_vectors(shared: LinearLayout, fragment: LinearLayout, itemsize: int) -> VectorPlan | None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from workbench.ir import Builder, Module, Op, Scalar, Shared, Value, element_of, layout_of
 from workbench.layouts import (
     SWIZZLES,
-    MatrixPlan,
     TensorPlan,
     swizzle_width,
     swizzled,
@@ -351,23 +350,14 @@ def lower_store(low: Lowering, op: TensorStore) -> None:
     # Where not all have room, half of them are on their way while others are written.
     each = room if room == len(found.pieces) else max(1, room // 2)
     groups = room // each
-    group = emit.shift("lshr", "i32", low.warp, found.together.bit_length() - 1)
-    part = emit.mul("i32", group, str(room * found.bytes))
-    inside = found.how.warp if isinstance(found.how, MatrixPlan) else ()
-    addresses = Addresses(low, at(low, low.shared(low.offset(op)), part), found.how.lane, inside)
-    mask = str(found.together * low.lanes - 1)
-
-    def meet() -> None:
-        if found.together == 1:
-            low.chip.wait_for_warp(emit)
-        else:
-            number = emit.add("i32", group, str(_FIRST_GROUP))
-            low.chip.wait_for_warps(emit, number, found.together)
-
+    part = emit.mul("i32", _group(low, found.together), str(room * found.bytes))
+    base = at(low, low.shared(low.offset(op)), part)
+    addresses = Addresses(low, base, found.how.lane, found.how.warp)
     starts = [_i32(low, value) for value in op.coordinates]
     for place, axis in enumerate(op.axes):
         moved = low.thread_part((0,) * low.lane_bits, [by[place] for by in found.warps])
         starts[axis] = emit.add("i32", starts[axis], moved)
+    mask = str(found.together * low.lanes - 1)
     first = emit.pure(f"icmp eq i32 {emit.bitwise('and', 'i32', low.thread, mask)}, 0")
     turns = -(-len(found.pieces) // each)
     for turn, begin in enumerate(range(0, len(found.pieces), each)):
@@ -375,32 +365,52 @@ def lower_store(low: Lowering, op: TensorStore) -> None:
             _await_reads(low, groups - 1)
         elif op.kept and not turn:  # those that the op has left going
             _await_reads(low, 0)
-        meet()
+        _meet_for_boxes(low, found.together)
         pieces = found.pieces[begin : begin + each]
         places = [turn % groups * each * found.bytes + n * found.bytes for n in range(len(pieces))]
         for piece, place in zip(pieces, places, strict=True):
             _store_box(low, op.source, found, piece, addresses, place)
         emit.do('call void asm sideeffect "fence.proxy.async.shared::cta;", "~{memory}"()')
-        meet()
+        _meet_for_boxes(low, found.together)
         for piece, place in zip(pieces, places, strict=True):
-            where = list(starts)
-            for axis, by in zip(op.axes, piece.start, strict=True):
-                where[axis] = emit.add("i32", where[axis], str(by))
             address = at(low, addresses.base, str(place))
-            held = emit.pure(f"ptrtoint {low.shared_pointer} {address} to i32")
-            names = ", ".join(f"${2 + n}" for n in range(len(where)))
-            text = (
-                f"cp.async.bulk.tensor.{len(where)}d.global.shared::cta.bulk_group "
-                f"[$1, {{{names}}}], [$0];"
-            )
-            arguments = [f"i32 {held}", f"ptr {low.scalar(op.map)}"]
-            arguments += [f"i32 {one}" for one in reversed(where)]
-            _one_does(low, text, arguments, None, first)
+            _start_box(low, op, starts, piece, address, first)
         _one_does(low, "cp.async.bulk.commit_group;", [], None, first)
     if not op.kept:
         _await_reads(low, 0)
         if found.together > 1:  # what comes next may write what another warp's copies have read
-            meet()
+            _meet_for_boxes(low, found.together)
+
+
+def _group(low: Lowering, together: int) -> str:
+    """Return the number of this warp's group, of so many that make boxes together, i32."""
+    return low.emit.shift("lshr", "i32", low.warp, together.bit_length() - 1)
+
+
+def _meet_for_boxes(low: Lowering, together: int) -> None:
+    """Have the lanes of warps that make a box together wait for each other."""
+    if together == 1:
+        low.chip.wait_for_warp(low.emit)
+        return
+    number = low.emit.add("i32", _group(low, together), str(_FIRST_GROUP))
+    low.chip.wait_for_warps(low.emit, number, together)
+
+
+def _start_box(
+    low: Lowering, op: TensorStore, starts: Sequence[str], piece: BoxPiece, address: str, first: str
+) -> None:
+    """Start the copy of a box from an address of shared memory, in the thread that is `first`."""
+    emit, where = low.emit, list(starts)
+    for axis, by in zip(op.axes, piece.start, strict=True):
+        where[axis] = emit.add("i32", where[axis], str(by))
+    held = emit.pure(f"ptrtoint {low.shared_pointer} {address} to i32")
+    names = ", ".join(f"${2 + n}" for n in range(len(where)))
+    text = (
+        f"cp.async.bulk.tensor.{len(where)}d.global.shared::cta.bulk_group [$1, {{{names}}}], [$0];"
+    )
+    arguments = [f"i32 {held}", f"ptr {low.scalar(op.map)}"]
+    arguments += [f"i32 {one}" for one in reversed(where)]
+    _one_does(low, text, arguments, None, first)
 
 
 def _store_box(

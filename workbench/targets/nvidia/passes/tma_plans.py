@@ -195,10 +195,11 @@ class Plans:
             raise NotRaised(f"rows end at {held}, not known to be a multiple of {GRAIN} bytes")
         boxes = box_stores_of(tile, found.places, len(found.axes))
         wanted = self.module.attributes.get("tma_stores")
-        own = boxes is not None and boxes.swizzle >= _ROW_BYTES and boxes.together == 1
-        if boxes is None or not (own or wanted):
-            more = " (tma_stores takes others)" if boxes is not None else ""
-            raise NotRaised(f"no warp has boxes of it with rows of 64 bytes{more}")
+        if boxes is None:
+            raise NotRaised("no warp has boxes of it with rows of 64 bytes")
+        if not wanted and (boxes.swizzle < _ROW_BYTES or boxes.together > 1):
+            takes = "takes 32" if boxes.together == 1 else "has several make them together"
+            raise NotRaised(f"no warp has boxes of it with rows of 64 bytes (tma_stores {takes})")
         self._may_begin(found)
         return PlannedStore(op, tile, found, exact, boxes)
 
