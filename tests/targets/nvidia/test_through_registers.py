@@ -183,12 +183,12 @@ def test_only_who_asks_gets_it():
 @pytest.mark.parametrize(
     ("kind", "columns", "dtype", "unasked"),
     [("tn", 256, "fp32", True), ("tn", 128, "fp32", False), ("nn", 256, "fp32", False),
-     ("tn", 256, "fp8e4nv", False)],
+     ("tn", 256, "fp8e4nv", True), ("tn", 128, "fp8e4nv", False)],
 )  # fmt: skip
 def test_long_products_of_which_one_operand_is_turned_and_one_read_want_it(
     kind: str, columns: int, dtype: str, unasked: bool
 ):
-    """Shorter ones would wait for memory; of bytes nothing is known."""
+    """Shorter ones would wait for memory."""
     k = 32 if dtype == "fp32" else 128
     module = staged(128, columns, k, 8, kind, dtype, 3)
     assert options_for_turned(module, SM_90A) == ({"through_registers": True} if unasked else {})
