@@ -116,7 +116,9 @@ OUR_WAVES = instead(
     WAVE_CONFIGS,
     (
         *configs((192, 192, 64, 8, 4)),
-        *with_options("tma_stores", (144, 128, 64, 8, 6), (128, 160, 32, 8, 8)),
+        *with_options(
+            "tma_stores", (144, 128, 64, 8, 6), (128, 160, 32, 8, 8), (128, 160, 64, 8, 5)
+        ),
         *with_options("tma_stores warp_specialize no persistent", (144, 128, 64, 8, 6)),
         *with_options("cluster=2", (128, 144, 64, 8, 4), (128, 160, 64, 8, 4)),
     ),
@@ -126,6 +128,7 @@ OUR_WAVES = instead(
         (128, 96, 64, 8, 4),
         (128, 128, 64, 4, 4),
         (128, 144, 64, 8, 4),
+        (128, 160, 64, 8, 4),
         (256, 144, 64, 8, 3),
     ),
 )
