@@ -145,9 +145,9 @@ def test_a_round_stores_what_the_one_before_has_loaded(name: str):
     assert isinstance(product.b.type, Shared)
 
 
-def beside_boxes(rounds: int = 5) -> tuple[Module, Arguments]:
+def beside_boxes(rounds: int = 5, stages: int = 3) -> tuple[Module, Arguments]:
     """Of two operands with k as rows threads turn one, and read the other where boxes put it."""
-    module = staged(64, 128, 32, 4, "tn", "fp32")
+    module = staged(64, 128, 32, 4, "tn", "fp32", stages)
     options = {"through_registers": True, "narrow_index": True}
     module = replace(module, attributes={**module.attributes, **options})
     return module, lambda: staged_arguments(64, 128, rounds * 32 - 16, "tn", np.float32)
@@ -164,6 +164,18 @@ def test_the_other_operand_comes_by_boxes(rounds: int):
     order = ["barrier", "shared_store", "fence_products", "tensor_copy"]
     assert [name[4:] for name in names if name[4:] in order] == order
     assert "gpu.async_copy" not in names
+
+
+def test_boxes_come_beside_what_is_turned_between_buffers():
+    """Two slots are too few for loads into registers."""
+    module, arguments = beside_boxes(stages=2)
+    last = in_gpu_ir(module)
+    assert meaning(last, (1,), arguments()) == meaning(module, (1,), arguments())
+    placed, offsets, total = ordered(last)
+    simulate(placed, offsets, total, (1,), arguments(), SM_90A)
+    names = [op.name for op in loop_of(last).body.ops]
+    assert "gpu.tensor_copy" in names
+    assert "tile.load" not in names
 
 
 def test_a_fence_that_is_missing_beside_boxes_is_seen():
