@@ -81,21 +81,23 @@ WAVE_CONFIGS = configs(
 #: Where rows begin at 16 bytes and not at 128, each line is asked for twice: large ones, which ask
 #: for least, and those that leave no wave nearly empty (4104 = 21.4 * 192 = 16.03 * 256, 2056 =
 #: 10.7 * 192). Ours are clusters of two blocks there, unasked.
-ODD_CONFIGS = configs(
-    (64, 128, 64, 4, 4),
-    (64, 128, 128, 4, 3),
-    (128, 128, 64, 8, 3),
-    (128, 192, 64, 8, 4),
-    (128, 208, 64, 8, 4),
-    (128, 256, 64, 8, 3),
-    (128, 256, 64, 8, 4),
-    (176, 192, 64, 8, 4),
-    (192, 176, 64, 8, 4),
-    (192, 192, 64, 8, 4),
-    (192, 256, 64, 8, 3),
-    (256, 160, 64, 8, 3),
-    (256, 176, 64, 8, 3),
-    (256, 192, 64, 8, 3),
+ODD_CONFIGS = (
+    *configs(
+        (64, 128, 64, 4, 4),
+        (64, 128, 128, 4, 3),
+        (128, 128, 64, 8, 3),
+        (128, 192, 64, 8, 4),
+        (128, 208, 64, 8, 4),
+        (128, 256, 64, 8, 3),
+        (128, 256, 64, 8, 4),
+        (192, 176, 64, 8, 4),
+        (192, 192, 64, 8, 4),
+        (192, 256, 64, 8, 3),
+        (256, 160, 64, 8, 3),
+        (256, 176, 64, 8, 3),
+        (256, 192, 64, 8, 3),
+    ),
+    *with_options("tma_stores", (176, 192, 64, 8, 4)),
 )
 #: Ours with blocks that stay for several tiles, instead of some that were the best of no contest.
 #: Triton has no such options and keeps all of its own.
@@ -109,12 +111,15 @@ OURS = instead(
 #: one block on a multiprocessor stay unasked. A round of 128x144x64 receives for 680 cycles what it
 #: multiplies in 576: in clusters of two blocks (asked for) it receives for 510 or 490. Where
 #: columns lie side by side in B those of 144 begin amid a line, of 128 (144 rows, turned) do not,
-#: and the results of these are stored best by boxes of 32 bytes a row.
+#: and the results of these are stored by boxes that four warps make together.
 OUR_WAVES = instead(
     WAVE_CONFIGS,
     (
-        *configs((96, 192, 64, 8, 5), (192, 96, 64, 8, 5), (192, 192, 64, 8, 4)),
-        *with_options("tma_stores", (144, 128, 64, 8, 6)),
+        *configs((192, 192, 64, 8, 4)),
+        *with_options(
+            "tma_stores", (144, 128, 64, 8, 6), (128, 160, 32, 8, 8), (128, 160, 64, 8, 5)
+        ),
+        *with_options("tma_stores warp_specialize no persistent", (144, 128, 64, 8, 6)),
         *with_options("cluster=2", (128, 144, 64, 8, 4), (128, 160, 64, 8, 4)),
     ),
     configs(
@@ -123,6 +128,7 @@ OUR_WAVES = instead(
         (128, 96, 64, 8, 4),
         (128, 128, 64, 4, 4),
         (128, 144, 64, 8, 4),
+        (128, 160, 64, 8, 4),
         (256, 144, 64, 8, 3),
     ),
 )

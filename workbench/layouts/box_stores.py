@@ -2,11 +2,14 @@
 
 A copy from shared memory writes a box of rows of 128 bytes (64 or 32 where no more divide the
 tile's, or a warp has no more), as tensor_access.py has it for those the other way. A warp makes its
-own boxes, from bytes that are its own, so that no warp waits for another. That is possible exactly
-if, of the bits of the coordinates, some are those of a box, and
+own boxes, from bytes that are its own, so that no warp waits for another. Where rows of those would
+have 32 bytes some warps make boxes together, and wait for each other: the hardware takes as long
+for such a row as for one of 128. That is possible exactly if, of the bits of the coordinates, some
+are those of a box, and
 
-- lanes differ in these alone, registers in these or in the others, never in both, warps in others;
-- lanes and those registers together have all of a box;
+- lanes differ in these alone, registers in these or in the others, never in both, warps in others,
+  but for those of so many that follow each other, which make boxes together;
+- lanes, those registers and those warps together have all of a box;
 - the elements of a box in a warp are a fragment that stmatrix stores (matrix_access.py), or have
   four bytes each: those go in vectors of what a thread has side by side;
 - a box is of the tile as a whole or not at all, whichever warp has it, and no two warps have it.
@@ -26,10 +29,13 @@ from workbench.layouts.linear import LinearLayout
 from workbench.layouts.matrix_access import MatrixInstruction, MatrixPlan, stmatrix_fits
 from workbench.layouts.tensor_access import MOST_BOX
 
-#: The bytes of a row of a box, and the rows of which the XOR of chunks is a pattern.
-ROW_BYTES, _PATTERN = (128, 64, 32), 8
+#: The rows of a box of which the XOR of chunks is a pattern.
+_PATTERN = 8
 #: The bytes of the widest vector.
 _WIDEST = 16
+#: The warps that make boxes together, as a power of 2 and the bytes of their rows: a warp by itself
+#: if its rows are not the shortest, else two or four.
+_WAYS = ((0, 128), (0, 64), (2, 128), (1, 128), (1, 64), (0, 32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +53,12 @@ class BoxPiece:
 class VectorPlan:
     """How a warp stores a fragment in vectors: byte address = base ^ lane ^ offset.
 
-    Of each instruction the registers are those of one vector.
+    Of each instruction the registers are those of one vector. No warps make a box together.
     """
 
     lane: tuple[int, ...]
     instructions: tuple[MatrixInstruction, ...]
+    warp: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,7 @@ class BoxStores:
     """The boxes of each warp: the one at `start` begins at start + warps[i] of the set bits there.
 
     swizzle: bytes of a row. box: extents, in the order of the tile's axes. how: the way of a box to
-    shared memory.
+    shared memory. together: of how many warps, side by side, each box is.
     """
 
     swizzle: int
@@ -68,6 +75,7 @@ class BoxStores:
     pieces: tuple[BoxPiece, ...]
     warps: tuple[tuple[int, ...], ...]
     bytes: int
+    together: int = 1
 
 
 @lru_cache(1024)
@@ -79,13 +87,15 @@ def box_stores_fit(layout: LinearLayout, itemsize: int, inner: int) -> BoxStores
     if layout.rank != 2 or itemsize not in (2, 4) or layout.dims[3]:
         return None
     extent, rows = layout.shape[inner], layout.shape[1 - inner]
-    for width in ROW_BYTES:
+    for joined, width in _WAYS:
+        if joined and itemsize != 2:
+            continue
         across = width // itemsize
         tall = MOST_BOX
         while tall >= _PATTERN and extent % across == 0:
             if rows % tall == 0:
                 box = (tall, across) if inner else (across, tall)
-                found = _boxes(layout, box, inner, width, itemsize)
+                found = _boxes(layout, box, inner, width, itemsize, joined)
                 if found is not None:
                     return found
             tall //= 2
@@ -93,18 +103,17 @@ def box_stores_fit(layout: LinearLayout, itemsize: int, inner: int) -> BoxStores
 
 
 def _boxes(
-    layout: LinearLayout, box: tuple[int, ...], inner: int, width: int, itemsize: int
+    layout: LinearLayout, box: tuple[int, ...], inner: int, width: int, itemsize: int, joined: int
 ) -> BoxStores | None:
-    """Return the boxes of some extents, both powers of two, if warps have such."""
+    """Return the boxes of some extents, both powers of two, if 2^joined warps have such."""
     inside = sum(n - 1 << sum(layout.bits[axis + 1 :]) for axis, n in enumerate(box))
     register, lane, warp = layout.dims[:3]
-    split = [column & inside in (0, column) for column in register]
-    if not all(split) or any(c & ~inside for c in lane) or any(c & inside for c in warp):
+    if not _are_apart(layout, inside, joined):
         return None
     own = [bit for bit, column in enumerate(register) if column & inside]
     others = [bit for bit, column in enumerate(register) if not column & inside]
-    places = [*(register[bit] for bit in own), *lane]
-    apart = [*(register[bit] for bit in others), *warp]
+    places = [*(register[bit] for bit in own), *lane, *warp[:joined]]
+    apart = [*(register[bit] for bit in others), *warp[joined:]]
     if f2.rank(places) != len(places) or 1 << len(places) != prod(box):
         return None
     if f2.rank(apart) != len(apart):
@@ -114,7 +123,12 @@ def _boxes(
         return tuple(c & n - 1 for c, n in zip(layout.unflatten(column), box, strict=True))
 
     fragment = LinearLayout(
-        {"register": [within(register[bit]) for bit in own], "lane": [within(c) for c in lane]}, box
+        {
+            "register": [within(register[bit]) for bit in own],
+            "lane": [within(c) for c in lane],
+            "warp": [within(c) for c in warp[:joined]],
+        },
+        box,
     )
     shared = swizzled(box, itemsize, (inner, 1 - inner), exchange=False, width=width)
     plans = (stmatrix_fits(shared, fragment, itemsize, turned) for turned in (False, True))
@@ -132,8 +146,19 @@ def _boxes(
             return None
         if True in exists:
             pieces.append(BoxPiece(start, tuple(first ^ name for name in names)))
-    moved = tuple(layout.unflatten(column) for column in warp)
-    return BoxStores(width, box, how, tuple(pieces), moved, prod(box) * itemsize)
+    moved = (*((0, 0),) * joined, *(layout.unflatten(column) for column in warp[joined:]))
+    return BoxStores(width, box, how, tuple(pieces), moved, prod(box) * itemsize, 1 << joined)
+
+
+def _are_apart(layout: LinearLayout, inside: int, joined: int) -> bool:
+    """Say whether lanes and the first warps differ inside a box alone, and other warps outside.
+
+    And registers here or there.
+    """
+    register, lane, warp = layout.dims[:3]
+    within = not any(column & ~inside for column in (*lane, *warp[:joined]))
+    beside = len(warp) >= joined and not any(column & inside for column in warp[joined:])
+    return within and beside and all(column & inside in (0, column) for column in register)
 
 
 def _in_vectors(shared: LinearLayout, fragment: LinearLayout, itemsize: int) -> VectorPlan | None:

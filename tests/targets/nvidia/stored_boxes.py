@@ -58,6 +58,8 @@ class Block:
         #: By warp: groups of copies under way, the latest last, each the ranges that it reads.
         self.groups: list[list[list[range]]] = [[] for _ in range(self.warps)]
         self.open: list[list[range]] = [[] for _ in range(self.warps)]
+        #: By warp: what its copies have read, as far as it knows alone: it has met nobody since.
+        self.waited: list[list[range]] = [[] for _ in range(self.warps)]
         self.stored: dict[tuple[int, ...], int] = {}
         self.conflicts = 0
 
@@ -72,8 +74,8 @@ class Block:
             name, _, rest = line.partition(" = ")
             if rest:
                 self.values[name] = self.computed(rest)
-            elif "bar.warp.sync" in line:
-                self.meet()
+            elif "bar.warp.sync" in line or "barrier.cta.sync.aligned.count" in line:
+                self.meet(line)
             elif line.startswith("store <2 x i32>"):
                 self.vectors(*map(self.of, re.findall(r"%\S+|@\S+", line.replace(",", " "))))
             elif asm := _ASM.search(line):
@@ -131,7 +133,8 @@ class Block:
         elif text.startswith("fence.proxy.async"):
             self.fenced[self.writer >= 0] = True
         elif text.startswith("cp.async.bulk.tensor"):
-            assert condition.reshape(-1, 32).sum(1).tolist() == [1] * self.warps
+            copies = condition.reshape(-1, 32).sum(1)
+            assert copies[:: self.warps // int(copies.sum())].tolist() == [1] * int(copies.sum())
             for thread in self.threads[condition]:
                 place, _, *coordinates = (int(held[thread]) for held in operands[:-1])
                 self.copy(int(thread) // 32, place, coordinates[::-1])
@@ -143,8 +146,10 @@ class Block:
                 self.open[warp] = []
         elif "wait_group" in text:
             most = int(text.rstrip(";").split()[-1])
-            for groups in self.groups:
-                del groups[: max(0, len(groups) - most)]
+            for groups, waited in zip(self.groups, self.waited, strict=True):
+                ended = max(0, len(groups) - most)
+                waited += [held for group in groups[:ended] for held in group]
+                del groups[:ended]
         else:
             raise NotImplementedError(text)
 
@@ -155,7 +160,8 @@ class Block:
         for warp in range(self.warps):
             at = [int(n) for n in rows[32 * warp : 32 * warp + 8 * len(words)]]
             self.conflicts += wavefronts(at, 16) - phases(16, len(at))
-            going = [held for group in self.groups[warp] for held in group]
+            going = [held for groups in self.groups for group in groups for held in group]
+            going += [r for other, held in enumerate(self.waited) if other != warp for r in held]
             if any(row < held.stop and held.start < row + 16 for row in at for held in going):
                 raise BrokenError("written while a copy reads it")
         for matrix, held in enumerate(words):
@@ -177,9 +183,19 @@ class Block:
             self.writer[places + 4 * part] = self.threads
             self.fenced[places + 4 * part] = False
 
-    def meet(self) -> None:
-        """What was fenced before is seen by all lanes of the warp, and by their copies."""
+    def meet(self, line: str) -> None:
+        """What was fenced before is seen by all that meet, and by their copies.
+
+        Warps meet others as many as they are told, by a number for each group of these.
+        """
         self.writer[self.fenced] = -1
+        if "warp.sync" not in line:
+            self.waited = [[] for _ in range(self.warps)]
+        if found := re.search(r"count\(i32 (\S+), i32 (\d+)\)", line):
+            numbers, counts = np.unique(self.of(found[1]), return_counts=True)
+            assert numbers.min() >= 8
+            assert numbers.max() < 16
+            assert set(counts.tolist()) == {int(found[2])}
 
     def copy(self, warp: int, place: int, start: list[int]) -> None:
         """Copy a box, the 16-byte chunks of its rows exchanged by their addresses."""

@@ -97,7 +97,8 @@ LAYOUTS = {
     "64x160": (wgmma_d((64, 160), 4), (16, 32)),
     "64x192": (wgmma_d((64, 192), 4), (16, 64)),
     "64x144": (wgmma_d((64, 144), 4), (16, 16)),
-    "turned": (wgmma_d((64, 144), 4).transpose((1, 0)), (16, 16)),
+    "turned": (wgmma_d((64, 144), 4).transpose((1, 0)), (16, 64)),
+    "turned, two groups": (wgmma_d((128, 144), 8).transpose((1, 0)), (16, 64)),
     "mma": (mma_c((64, 128), (2, 2)), (32, 64)),
 }
 
@@ -167,6 +168,36 @@ def test_boxes_take_turns_where_there_is_no_room_for_all():
     module, lines = many(STORE.format(kept=False))
     assert sum("wait_group.read 1" in line for line in lines) == 2
     assert len(Block(module, {}).run(lines)) == 64 * 256
+
+
+#: Fragments of four warps, of which each has 16 columns: boxes of all four, with room for two each.
+TURNED = wgmma_d((128, 144), 8).transpose((1, 0))
+
+
+def together(stores: str) -> tuple[Module, list[str]]:
+    found = box_stores_fit(TURNED, 2, 1)
+    assert found is not None
+    assert found.together == 4
+    module = module_of(TURNED, found, stores)
+    return module, lines_of(module, replace(SM_90A, halvings=3))
+
+
+def test_warps_that_make_boxes_together_take_turns():
+    module, lines = together(STORE.format(kept=False))
+    assert len(Block(module, {}).run(lines)) == 128 * 144
+    meetings = [place for place, line in enumerate(lines) if "barrier.cta.sync" in line]
+    waits = [place for place, line in enumerate(lines) if "wait_group.read" in line]
+    assert len(meetings) == 2 * 9 + 1
+    assert sum(place < meetings[-1] for place in waits) == len(waits) == 8
+
+
+def test_a_warp_may_not_write_what_another_ones_copies_read():
+    """Without the meeting behind a wait."""
+    module, lines = together(STORE.format(kept=False))
+    wait = next(place for place, line in enumerate(lines) if "wait_group.read" in line)
+    meeting = next(n for n in range(wait, len(lines)) if "barrier.cta.sync" in lines[n])
+    with pytest.raises(BrokenError, match="while a copy reads it"):
+        Block(module, {}).run([*lines[:meeting], *lines[meeting + 1 :]])
 
 
 FAULTS = {

@@ -19,6 +19,7 @@ from workbench.ops import Store
 from workbench.source import LaunchError
 from workbench.targets.nvidia.ops import AwaitStores, TensorStore
 from workbench.targets.nvidia.passes.tma_plans import Plans
+from workbench.targets.nvidia.tensors import stored_boxes
 
 M, N, K = 64, 64, 16
 
@@ -196,6 +197,20 @@ def test_boxes_with_rows_of_32_bytes_are_stored_for_who_asks(asked_for: bool):
     assert len(stores(after)) == asked_for
     assert any("tma_stores takes 32" in text for text in said) == (not asked_for), said
     compared(before, after, (64, 48, 32), (100, 40, 16))
+
+
+@pytest.mark.parametrize("asked_for", [False, True])
+def test_boxes_of_several_warps_are_stored_for_who_asks(asked_for: bool):
+    """A product that is turned: each warp has 16 columns."""
+    words = "*fp16:16 *fp16:16 *fp16:16 i32 i32:16 i32:16 i32:16 *fp32:16"
+    sizes = {"HOW": "", "TYPE": tl.float16, "BLOCK_M": 144, "BLOCK_N": 128, "BLOCK_K": 64}
+    module = tile_ir(product, words, sizes, num_warps=8, num_stages=3)
+    options = {"warp_specialize": True, "persistent": True}
+    options |= {"tma_stores": True} if asked_for else {}
+    module = replace(module, attributes={**module.attributes, **options})
+    _, after, said = before_and_after(module)
+    assert [stored_boxes(op).together for op in stores(after)] == [4] * asked_for, said
+    assert any("has several make them together" in text for text in said) == (not asked_for), said
 
 
 def test_blocks_that_stay_leave_copies_going():

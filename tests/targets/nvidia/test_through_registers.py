@@ -145,6 +145,45 @@ def test_a_round_stores_what_the_one_before_has_loaded(name: str):
     assert isinstance(product.b.type, Shared)
 
 
+def beside_boxes(rounds: int = 5, stages: int = 3) -> tuple[Module, Arguments]:
+    """Of two operands with k as rows threads turn one, and read the other where boxes put it."""
+    module = staged(64, 128, 32, 4, "tn", "fp32", stages)
+    options = {"through_registers": True, "narrow_index": True}
+    module = replace(module, attributes={**module.attributes, **options})
+    return module, lambda: staged_arguments(64, 128, rounds * 32 - 16, "tn", np.float32)
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 5])
+def test_the_other_operand_comes_by_boxes(rounds: int):
+    module, arguments = beside_boxes(rounds)
+    last = in_gpu_ir(module)
+    assert meaning(last, (1,), arguments()) == meaning(module, (1,), arguments())
+    placed, offsets, total = ordered(last)
+    simulate(placed, offsets, total, (1,), arguments(), SM_90A)
+    names = [op.name for op in loop_of(last).body.ops]
+    order = ["barrier", "shared_store", "fence_products", "tensor_copy"]
+    assert [name[4:] for name in names if name[4:] in order] == order
+    assert "gpu.async_copy" not in names
+
+
+def test_boxes_come_beside_what_is_turned_between_buffers():
+    """Two slots are too few for loads into registers."""
+    module, arguments = beside_boxes(stages=2)
+    last = in_gpu_ir(module)
+    assert meaning(last, (1,), arguments()) == meaning(module, (1,), arguments())
+    placed, offsets, total = ordered(last)
+    simulate(placed, offsets, total, (1,), arguments(), SM_90A)
+    names = [op.name for op in loop_of(last).body.ops]
+    assert "gpu.tensor_copy" in names
+    assert "tile.load" not in names
+
+
+def test_a_fence_that_is_missing_beside_boxes_is_seen():
+    module, arguments = beside_boxes()
+    with pytest.raises(LaunchError, match="with no fence in between"):
+        run_module(without(in_gpu_ir(module), FenceProducts), (1,), arguments())
+
+
 def test_only_who_asks_gets_it():
     for kind in ("nn", "tn"):
         module, arguments = of_tf32(kind, wanted=False)
@@ -156,12 +195,12 @@ def test_only_who_asks_gets_it():
 @pytest.mark.parametrize(
     ("kind", "columns", "dtype", "unasked"),
     [("tn", 256, "fp32", True), ("tn", 128, "fp32", False), ("nn", 256, "fp32", False),
-     ("tn", 256, "fp8e4nv", False)],
+     ("tn", 256, "fp8e4nv", True), ("tn", 128, "fp8e4nv", False)],
 )  # fmt: skip
 def test_long_products_of_which_one_operand_is_turned_and_one_read_want_it(
     kind: str, columns: int, dtype: str, unasked: bool
 ):
-    """Shorter ones would wait for memory; of bytes nothing is known."""
+    """Shorter ones would wait for memory."""
     k = 32 if dtype == "fp32" else 128
     module = staged(128, columns, k, 8, kind, dtype, 3)
     assert options_for_turned(module, SM_90A) == ({"through_registers": True} if unasked else {})

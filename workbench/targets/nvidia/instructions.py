@@ -93,7 +93,7 @@ class Instructions(Device):
         text = "{ .reg .pred p; .reg .b32 n; mov.u32 n, %ntid.x; setp.eq.u32 p, n, 0; @p exit; }"
         emit.do(f'call void asm sideeffect "{text}", "~{{memory}}"()')
 
-    def wait_for_warps(self, emit: Emitter, number: int, warps: int) -> None:
+    def wait_for_warps(self, emit: Emitter, number: int | str, warps: int) -> None:
         """PTX ISA 9.0, barrier.cta.sync.aligned with a number of threads."""
         name = "llvm.nvvm.barrier.cta.sync.aligned.count"
         emit.declare(name, f"declare void @{name}(i32, i32) convergent nounwind")

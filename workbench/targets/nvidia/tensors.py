@@ -6,7 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from workbench.ir import Builder, Module, Op, Scalar, Shared, Value, element_of, layout_of
-from workbench.layouts import SWIZZLES, TensorPlan, swizzle_width, swizzled, tensor_fits
+from workbench.layouts import (
+    SWIZZLES,
+    TensorPlan,
+    swizzle_width,
+    swizzled,
+    tensor_fits,
+)
 from workbench.layouts.box_stores import BoxPiece, BoxStores, VectorPlan, box_stores_fit
 from workbench.ops import Constant
 from workbench.source import KernelTypeError
@@ -34,6 +40,8 @@ from workbench.targets.simt.shared import Addresses, slot_base, store_vector
 
 #: A place in a tile, and the bytes in front of it in the buffer.
 Piece = tuple[tuple[int, ...], int]
+#: The barrier at which the first warps meet that make boxes together; roles have those below.
+_FIRST_GROUP = 8
 #: So many copies are worth a branch to each warp.
 _EACH = 2
 
@@ -297,17 +305,21 @@ def stored_piece(found: BoxStores, axes: Sequence[int], rank: int) -> tuple[int,
 
 
 def _boxes_at_once(found: BoxStores, chip: Device, num_warps: int) -> int:
-    """Return how many boxes of a warp have room in shared memory."""
-    return max(1, min(len(found.pieces), chip.most_scratch // (num_warps * found.bytes)))
+    """Return how many boxes of a warp, or of those that make them together, have room at once."""
+    each = num_warps // found.together * found.bytes
+    return max(1, min(len(found.pieces), chip.most_scratch // each))
 
 
 @NVIDIA.scratch(TensorStore)
 def store_scratch(op: TensorStore, chip: Device, num_warps: int, used: bool) -> Scratch:
-    """Some boxes of each warp; a box begins where the XOR of chunks does."""
+    """Some boxes of each warp; a box begins where the XOR of chunks does.
+
+    Warps that make boxes together meet before and behind, as those do that have their own.
+    """
     del used
     found = stored_boxes(op)
     name = op.source.hint or "a tile"
-    size = num_warps * found.bytes * _boxes_at_once(found, chip, num_warps)
+    size = num_warps // found.together * found.bytes * _boxes_at_once(found, chip, num_warps)
     return Scratch(
         size, f"{name} on its way to memory", alone=True, align=8 * found.swizzle, kept=op.kept
     )
@@ -329,51 +341,76 @@ def lower_store(low: Lowering, op: TensorStore) -> None:
     """PTX ISA 9.0, cp.async.bulk.tensor (sm_90), fence.proxy.async: box by box, as room is.
 
     Fragments of 16 bits go to shared memory as matrices, of 32 in vectors.
-    Who wrote to shared memory makes that seen by copies before its warp meets; one lane starts
-    them, and waits until they have read what is written over, or given up at the end.
+    Who wrote to shared memory makes that seen by copies before its warp meets, or those that make a
+    box together; one lane starts them, and waits until they have read what is written over, or
+    given up at the end.
     """
     emit, found = low.emit, stored_boxes(op)
     room = _boxes_at_once(found, low.chip, low.num_warps)
     # Where not all have room, half of them are on their way while others are written.
     each = room if room == len(found.pieces) else max(1, room // 2)
     groups = room // each
-    part = emit.mul("i32", low.warp, str(room * found.bytes))
-    addresses = Addresses(low, at(low, low.shared(low.offset(op)), part), found.how.lane, ())
+    part = emit.mul("i32", _group(low, found.together), str(room * found.bytes))
+    base = at(low, low.shared(low.offset(op)), part)
+    addresses = Addresses(low, base, found.how.lane, found.how.warp)
     starts = [_i32(low, value) for value in op.coordinates]
     for place, axis in enumerate(op.axes):
         moved = low.thread_part((0,) * low.lane_bits, [by[place] for by in found.warps])
         starts[axis] = emit.add("i32", starts[axis], moved)
-    first = emit.pure(f"icmp eq i32 {low.lane}, 0")
+    mask = str(found.together * low.lanes - 1)
+    first = emit.pure(f"icmp eq i32 {emit.bitwise('and', 'i32', low.thread, mask)}, 0")
     turns = -(-len(found.pieces) // each)
     for turn, begin in enumerate(range(0, len(found.pieces), each)):
         if turn >= groups or (op.kept and turns % groups == 0):
             _await_reads(low, groups - 1)
         elif op.kept and not turn:  # those that the op has left going
             _await_reads(low, 0)
-        low.chip.wait_for_warp(emit)
+        _meet_for_boxes(low, found.together)
         pieces = found.pieces[begin : begin + each]
         places = [turn % groups * each * found.bytes + n * found.bytes for n in range(len(pieces))]
         for piece, place in zip(pieces, places, strict=True):
             _store_box(low, op.source, found, piece, addresses, place)
         emit.do('call void asm sideeffect "fence.proxy.async.shared::cta;", "~{memory}"()')
-        low.chip.wait_for_warp(emit)
+        _meet_for_boxes(low, found.together)
         for piece, place in zip(pieces, places, strict=True):
-            where = list(starts)
-            for axis, by in zip(op.axes, piece.start, strict=True):
-                where[axis] = emit.add("i32", where[axis], str(by))
             address = at(low, addresses.base, str(place))
-            held = emit.pure(f"ptrtoint {low.shared_pointer} {address} to i32")
-            names = ", ".join(f"${2 + n}" for n in range(len(where)))
-            text = (
-                f"cp.async.bulk.tensor.{len(where)}d.global.shared::cta.bulk_group "
-                f"[$1, {{{names}}}], [$0];"
-            )
-            arguments = [f"i32 {held}", f"ptr {low.scalar(op.map)}"]
-            arguments += [f"i32 {one}" for one in reversed(where)]
-            _one_does(low, text, arguments, None, first)
+            _start_box(low, op, starts, piece, address, first)
         _one_does(low, "cp.async.bulk.commit_group;", [], None, first)
     if not op.kept:
         _await_reads(low, 0)
+        if found.together > 1:  # what comes next may write what another warp's copies have read
+            _meet_for_boxes(low, found.together)
+
+
+def _group(low: Lowering, together: int) -> str:
+    """Return the number of this warp's group, of so many that make boxes together, i32."""
+    return low.emit.shift("lshr", "i32", low.warp, together.bit_length() - 1)
+
+
+def _meet_for_boxes(low: Lowering, together: int) -> None:
+    """Have the lanes of warps that make a box together wait for each other."""
+    if together == 1:
+        low.chip.wait_for_warp(low.emit)
+        return
+    number = low.emit.add("i32", _group(low, together), str(_FIRST_GROUP))
+    low.chip.wait_for_warps(low.emit, number, together)
+
+
+def _start_box(
+    low: Lowering, op: TensorStore, starts: Sequence[str], piece: BoxPiece, address: str, first: str
+) -> None:
+    """Start the copy of a box from an address of shared memory, in the thread that is `first`."""
+    emit, where = low.emit, list(starts)
+    for axis, by in zip(op.axes, piece.start, strict=True):
+        where[axis] = emit.add("i32", where[axis], str(by))
+    held = emit.pure(f"ptrtoint {low.shared_pointer} {address} to i32")
+    names = ", ".join(f"${2 + n}" for n in range(len(where)))
+    text = (
+        f"cp.async.bulk.tensor.{len(where)}d.global.shared::cta.bulk_group [$1, {{{names}}}], [$0];"
+    )
+    arguments = [f"i32 {held}", f"ptr {low.scalar(op.map)}"]
+    arguments += [f"i32 {one}" for one in reversed(where)]
+    _one_does(low, text, arguments, None, first)
 
 
 def _store_box(

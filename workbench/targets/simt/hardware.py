@@ -198,8 +198,11 @@ class Hardware(ABC):
         """Have nothing that is written from here on be computed before what was written so far."""
         del emit  # most assemblers leave loads where they are
 
-    def wait_for_warps(self, emit: Emitter, number: int, warps: int) -> None:
-        """Let so many warps of the block wait for each other at barrier `number`, from 1 on."""
+    def wait_for_warps(self, emit: Emitter, number: int | str, warps: int) -> None:
+        """Let so many warps of the block wait for each other at barrier `number`, from 1 on.
+
+        An i32 where it is not the same for all.
+        """
         raise TargetError(f"{self.name} has no barriers of some of a block's warps")
 
     def store_matrices(

@@ -19,11 +19,25 @@ def place_of(low: Lowering, number: str) -> Place:
 
 
 def place_in_grid(low: Lowering, number: str) -> Place:
-    """Return where in the grid a number is, axis 0 first."""
+    """Return where in the grid a number is, axis 0 first.
+
+    Most grids have one axis: there nothing is divided, and no code for it fetched.
+    """
     emit, x, y = low.emit, low.programs(0), low.programs(1)
-    row = emit.pure(f"udiv i32 {number}, {x}")
-    texts = f"urem i32 {number}, {x}", f"urem i32 {row}, {y}", f"udiv i32 {row}, {y}"
-    first, second, third = map(emit.pure, texts)
+    beyond = emit.pure(f"icmp uge i32 {number}, {x}")
+    before, divided, end = emit.block, emit.fresh("further"), emit.fresh("placed")
+    emit.branch(beyond, divided, end)
+    emit.label(divided)
+    with emit.scope():
+        row = emit.pure(f"udiv i32 {number}, {x}")
+        texts = f"urem i32 {number}, {x}", f"urem i32 {row}, {y}", f"udiv i32 {row}, {y}"
+        then = [*map(emit.pure, texts)]
+    emit.jump(end)
+    emit.label(end)
+    first, second, third = (
+        emit.phi("i32", [(held, before), (found, divided)])
+        for held, found in zip((number, "0", "0"), then, strict=True)
+    )
     return first, second, third
 
 

@@ -265,10 +265,11 @@ class TensorStore(Op, mnemonic="gpu.tensor_store", exact=True):
     """Write a tile to the box of a tensor map that begins at some coordinates, if it is inside.
 
     Axis i of the tile is the map's axis `axes[i]`; of the others the box has one element. Each warp
-    puts what it has of the tile into shared memory, piece by piece, and one of its threads starts
-    the copies, which go on until the kernel ends: nobody may count on them, or on their order with
-    other stores, before. The op waits until shared memory has been read, unless with `kept` that is
-    nobody else's: then only before it is written again, and `gpu.await_stores` waits at the end.
+    puts what it has of the tile into shared memory, piece by piece, and one of its threads (or of
+    several that make boxes together) starts the copies, which go on until the kernel ends: nobody
+    may count on them, or on their order with other stores, before. The op waits until shared memory
+    has been read, unless with `kept` that is nobody else's: then only before it is written again,
+    and `gpu.await_stores` waits at the end.
     The last coordinate and the extent of the last axis are multiples of 16 bytes: it is by these
     that the hardware leaves out. No coordinate is below 0: a copy to global memory may not begin in
     front of an array, it ends the kernel (an illegal instruction on an H100).

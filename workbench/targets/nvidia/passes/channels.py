@@ -242,8 +242,8 @@ def producer_slice(
 ) -> tuple[list[Op], list[Op], list[int]]:
     """Return what the producer computes: before the loop, in it, and which carried values.
 
-    Where blocks are `persistent` that is what follows from a program's number, too. Without a loop
-    it is for loads before all loops.
+    `persistent`: what follows from a program's number, too. Without a loop it is for loads before
+    all loops.
     Raises RefusedError where that is not numbers alone.
     """
     stays = known.stays(programs=persistent)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from workbench.ir import Module, Op, Shared, Value, shape_of
 from workbench.layouts import swizzled, tensor_fits
-from workbench.ops import For, counted_loops
+from workbench.ops import For, counted_loops, pointee_of
 from workbench.targets.simt.copying import Raised
+from workbench.targets.simt.passes.costs import goes_through_registers
 from workbench.targets.simt.passes.early_loads import loaded_early
 from workbench.targets.simt.passes.staged_loads import (
     Early,
@@ -67,6 +68,21 @@ class Feeders:
     def loaded_soon(self, loop: For) -> list[Op]:
         """Return the loads of a loop that threads make a round before they need them."""
         return loaded_early(Early(loop, Known(self.module, self.chip)))
+
+    def stored_by_threads(self, loop: For) -> set[Op]:
+        """Return the loads of a loop that threads would store to its ring, a round later."""
+        known = Known(self.module, self.chip)
+        here = set(map(id, loop.body.ops))
+        found: set[Op] = set()
+        for op in loop.body.ops:
+            access = self.rules.access_of(op)
+            if access is None or len(op.results) != 1 or not op.result.type.takes_layout:
+                continue
+            size = pointee_of(access.pointers.type).itemsize
+            asked = goes_through_registers(known.on, access.pointers, access.mask, size)
+            if asked and known.stored(op.result, here) is not None:
+                found.add(op)
+        return found
 
     def first(self) -> Iterator[tuple[For | None, list[Feeding]]]:
         """Yield the loads before all loops that feed products, if they may be copied ahead."""

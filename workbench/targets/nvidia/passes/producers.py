@@ -108,7 +108,7 @@ class Producer:
             channels = self.roles.channels[loop]
             loads = [load for channel in channels for load in channel.loads]
             before, within, carried = producer_slice(
-                loop, loads, self.roles.module, self.roles.known, persistent=self.roles.persistent
+                loop, loads, self.roles.module, self.roles.known, persistent=True
             )
             values: dict[Value, Value] = {}
             for op in before:

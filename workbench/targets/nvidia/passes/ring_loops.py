@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -143,7 +143,7 @@ class RingLoop:
         runs = None if any_more is None else carried.add(any_more, "runs")
         with builder.block() as body:
             self._meet_for_copies()
-            _store(held, held_slot, builder)
+            self._store(held, held_slot)
             # Copies come first: a warp that starts a product waits there until the one before is
             # nearly done (measured: 0.93 of cuBLAS this way, 0.86 with the product first).
             moved: dict[Value, Value] = {}
@@ -184,9 +184,20 @@ class RingLoop:
         """Have all threads see what copies have brought for a round."""
         if self.vectors:
             self.builder.insert(WaitCopies(self.plan.distance - 1))
-        if any(staged.in_place and staged.box is None for staged in self.found):
+        if any(staged.in_place and staged.is_vectors for staged in self.found):
             self.builder.insert(FenceProducts())
         self.builder.insert(BlockBarrier())
+
+    def _store(self, tiles: Sequence[tuple[Value, Value]], slot: Value) -> None:
+        """Store what was loaded to a slot of the rings that it is for.
+
+        What products read there they are shown behind it where no copies are to be shown as well:
+        a fence waits for the loads that are under way, and here there are none.
+        """
+        for tile, buffer in tiles:
+            self.builder.insert(SharedStore(tile, buffer, slot))
+        if tiles and not any(staged.in_place and staged.is_vectors for staged in self.found):
+            self.builder.insert(FenceProducts())
 
     def _loop_together(self, ahead: Ahead, buffers: list[Value]) -> Op:
         """Insert the loop where the copies of several rounds start together.
@@ -258,14 +269,14 @@ class RingLoop:
         runs = reached(loop, loop.lower, builder) if loop.may_wrap else None
         for stage in range(self.plan.distance):
             if len(loaded) == _AT_ONCE:
-                _store(*loaded.pop(0), builder)
+                self._store(*loaded.pop(0))
             slot = self._number(stage)
             commit = (stage + 1) % self.plan.together == 0
             state = ahead.start(index, state, slot, runs=runs, commit=commit)
             loaded.append((ahead.loaded, slot))
             index, runs = self._following(index, runs)
         for tiles, slot in loaded[:-1]:
-            _store(tiles, slot, builder)
+            self._store(tiles, slot)
         return index, runs, state, *loaded[-1]
 
     def _following(self, index: Value, runs: Value | None) -> tuple[Value, Value | None]:
@@ -317,12 +328,6 @@ def _needed_carries(loop: For, ops: list[Op], found: list[Staged]) -> list[int]:
                 needed.add(arguments.index(after))
                 changed = True
     return sorted(needed)
-
-
-def _store(tiles: Iterable[tuple[Value, Value]], slot: Value, builder: Builder) -> None:
-    """Store what was loaded to a slot of the rings that it is for."""
-    for tile, buffer in tiles:
-        builder.insert(SharedStore(tile, buffer, slot))
 
 
 def _meet(builder: Builder, *, clean: bool) -> None:

@@ -70,7 +70,7 @@ class PlannedStore:
         """
         if self.tile not in self.store.operands:
             return prod(shape_of(self.tile.type)) * element_of(self.tile.type).itemsize
-        return module.attributes["num_warps"] * self.boxes.bytes
+        return module.attributes["num_warps"] // self.boxes.together * self.boxes.bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,8 @@ class Plans:
         """Return loads of a loop with their plans, none if one of them has none.
 
         What operands are computed of comes by boxes if all of it does, but for what threads load a
-        round ahead: beside other copies boxes gain nothing (an H100, 4096 rows of words 0.94).
+        round ahead: beside other copies boxes gain nothing (an H100, 4096 rows of words 0.94). What
+        no copy brings as a product reads it, and threads store, is no reason to copy the rest.
         """
         found: list[PlannedLoad] = []
         missed: list[Op] = []
@@ -126,6 +127,9 @@ class Plans:
                 (computed if one.computed else missed).append(one.load)
                 kind = "note" if one.computed else "missed"
                 remarks.note(one.load, f"not raised to a tensor map: {why}", kind)
+        if missed and loop is not None:
+            stored = self.feeders.stored_by_threads(loop)
+            missed = [load for load in missed if load not in stored]
         if computed and loop is not None:
             soon = self.feeders.loaded_soon(loop)
             computed = [load for load in computed if load not in soon]
@@ -191,9 +195,11 @@ class Plans:
             raise NotRaised(f"rows end at {held}, not known to be a multiple of {GRAIN} bytes")
         boxes = box_stores_of(tile, found.places, len(found.axes))
         wanted = self.module.attributes.get("tma_stores")
-        if boxes is None or (boxes.swizzle < _ROW_BYTES and not wanted):
-            more = " (tma_stores takes 32)" if boxes is not None else ""
-            raise NotRaised(f"no warp has boxes of it with rows of 64 bytes{more}")
+        if boxes is None:
+            raise NotRaised("no warp has boxes of it with rows of 64 bytes")
+        if not wanted and (boxes.swizzle < _ROW_BYTES or boxes.together > 1):
+            takes = "takes 32" if boxes.together == 1 else "has several make them together"
+            raise NotRaised(f"no warp has boxes of it with rows of 64 bytes (tma_stores {takes})")
         self._may_begin(found)
         return PlannedStore(op, tile, found, exact, boxes)
 

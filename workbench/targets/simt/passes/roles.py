@@ -39,12 +39,13 @@ def part_warps(
     """Return the kernel with its work in the consumers' region, and a producer beside it.
 
     What stays before the warps part: numbers computed from arguments alone, for both, and `stays`
-    (buffers and barriers that both use). With `carried` the consumers do their work for each
-    program of a block that stays; the producer is given so.
+    (buffers and barriers that both use). What follows from a program's number each role computes
+    for itself: so consumers meet the producer before they do. With `carried` they do their work for
+    each program of a block that stays; the producer is given so.
     """
     *ops, end = module.body.ops
     own = carried.arguments if carried is not None else ()
-    before = stays_before(module, own, programs=carried is not None) | set(stays)
+    before = stays_before(module, own, programs=True) | set(stays)
     builder = Builder(module.next_id)
     work = tuple(op for op in ops if op not in before)
     consumers = _region(builder, each_program(builder, work, carried) if carried else work)
