@@ -235,7 +235,8 @@ def _accesses(staged: Staged, on: Setting) -> tuple[int, int]:
     """Return how many accesses of a thread bring a tile, and of how many addresses those are.
 
     What lies along memory is a number away from what a thread reads there already. Of single
-    elements the address of a row, or of a column, is shared (`_shared_first` in simt's memory.py).
+    elements there are addresses of rows (or of columns, if those are fewer) and numbers, half as
+    wide, to add to them (`_shared_first` in simt's memory.py).
     """
     access, layout = staged.access, layout_of(staged.load.result.type)
     assert access is not None
@@ -251,7 +252,8 @@ def _accesses(staged: Staged, on: Setting) -> tuple[int, int]:
     if width > 1:
         return layout.registers() // width, 1 << len(away)
     along = Counter(tuple(map(bool, base)) for base in away)
-    return layout.registers(), sum(1 << count for count in along.values())
+    *few, many = sorted(1 << count for count in (*along.values(), 0))
+    return layout.registers(), sum(few) + many // 2
 
 
 def _planned(
