@@ -73,7 +73,7 @@ from workbench.targets.simt.passes.early_loads import load_early
 from workbench.targets.simt.passes.flatten_loops import flatten_loops
 from workbench.targets.simt.passes.full_blocks import split_full_blocks
 from workbench.targets.simt.passes.longest_first import longest_first, told_order
-from workbench.targets.simt.passes.order_loops import order_loops
+from workbench.targets.simt.passes.order_loops import READS_AGAIN, order_loops
 from workbench.targets.simt.passes.own_rounds import load_in_own_round
 from workbench.targets.simt.passes.shared_memory import (
     Interval,
@@ -409,6 +409,8 @@ def _extra(module: Module, unit: Chip) -> dict[str, Any]:
     """Return what a launch is told: of tensor maps, what they ask of it, when it begins."""
     made, needs = made_parameters(module), asked(module)
     told: dict[str, Any] = dict.fromkeys(attributes_of(module, unit), True)
+    if module.attributes.get(READS_AGAIN):
+        told["reads_again"] = True
     if not made:
         return told
     told["made"] = made

@@ -27,6 +27,8 @@ from workbench.passes.manager import Remarks
 from workbench.targets.simt.rules import Access, Device
 
 OPTION = "reorder_rounds"
+#: An attribute of modules whose rounds read again what the first cache holds, if it has room.
+READS_AGAIN = "reads_again"
 
 
 def order_loops(module: Module, remarks: Remarks, chip: Device) -> Module:
@@ -64,7 +66,7 @@ def order_loops(module: Module, remarks: Remarks, chip: Device) -> Module:
         remarks.note(op, text, "applied")
         return _written(nest, order, builder)
 
-    return hoist_invariants(rebuild(module, rewrite), remarks)
+    return hoist_invariants(rebuild(module, rewrite, **{READS_AGAIN: True}), remarks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,4 +214,4 @@ def _written(nest: _Nest, order: Sequence[int], builder: Builder) -> tuple[Value
     return write(0, first.inits)
 
 
-__all__ = ["order_loops"]
+__all__ = ["READS_AGAIN", "order_loops"]
