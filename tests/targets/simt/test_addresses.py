@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-import workbench.language as tl
 from tests.passes.corpus import tile_ir
 from tests.targets.nvidia.test_warpgroups import compiled
 from tests.targets.simt.pretend import Pretend, execute, gpu_ir
+from workbench import tl
 from workbench.interpreter import run_module
 from workbench.ir import Module
 
@@ -28,7 +29,7 @@ def strided(x, out, rows, columns, down, along, begin, R: tl.constexpr, C: tl.co
     tl.store(out + r[:, None] * C + c[None, :], total)
 
 
-def module_of(signature: str, **options: int) -> Module:
+def module_of(signature: str, **options: Any) -> Module:
     module = tile_ir(strided, signature, {"R": 32, "C": 32}, **options)
     return replace(module, attributes={**module.attributes, "narrow_index": True})
 
@@ -42,15 +43,12 @@ def test_each_element_comes_from_its_place(rows: int, columns: int, fact: str):
     x = np.arange(1 << 14, dtype=np.float16) % 1000
     programs = -(-rows // 32)
 
-    def arguments() -> list[object]:
-        out = np.zeros((32 * programs, 32), np.float32)
-        return [x, out, rows, columns, 131, 3, 1]
-
-    wanted, got = arguments(), arguments()
-    run_module(module, (programs,), wanted)
-    execute(gpu_ir(module, machine), machine, (programs,), got)
-    assert np.any(wanted[1])
-    assert np.array_equal(got[1], wanted[1])
+    wanted, got = (np.zeros((32 * programs, 32), np.float32) for _ in "wg")
+    more = rows, columns, 131, 3, 1
+    run_module(module, (programs,), [x, wanted, *more])
+    execute(gpu_ir(module, machine), machine, (programs,), [x, got, *more])
+    assert np.any(wanted)
+    assert np.array_equal(got, wanted)
 
 
 def test_an_address_is_one_sum_and_a_mask_one_of_its_run():

@@ -267,7 +267,7 @@ class Lowering:
         found = self.held(value, register)
         if isinstance(found, str):
             return ("0", int(found)) if found.lstrip("-").isdigit() else (found, 0)
-        assert len(found) == 2
+        assert not isinstance(found, Place)
         return found
 
     def place(self, value: Value, register: int) -> Place:

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from workbench.analysis.affine import Affine, tile_forms
-from workbench.analysis.forms import Form
+from workbench.analysis.forms import Atom, Form, Monomial
 from workbench.ir import Block, Builder, Module, Op, Value, copy_op, rebuild, shape_of, walk
 from workbench.ops import For, Yield, counted, counted_loops, pointee_of
 from workbench.passes.cleanup import hoist_invariants
@@ -100,8 +100,8 @@ def _nest(op: Op) -> _Nest | None:
         if loop.hints or loop.schedule or loop.stages is not None or not made.isdisjoint(bounds):
             return None
         loops.append(loop)
-        *first, last, end = loop.body.ops[-2:] if len(loop.body.ops) < 2 else loop.body.ops
-        inner = counted(last)
+        *first, end = loop.body.ops
+        inner = counted(first.pop()) if first else None
         if inner is None:
             break
         handed = loop.body.arguments[1:]
@@ -171,9 +171,9 @@ def _order_for(access: Access, nest: _Nest, facts: Affine, sector: int) -> list[
     return sorted(range(len(keys)), key=lambda n: keys[n], reverse=True)
 
 
-def _step(form: Form, trip: object) -> Form:
+def _step(form: Form, trip: Atom) -> Form:
     """Return by how much a form moves in a round of a loop."""
-    terms: dict[tuple[object, ...], int] = {}
+    terms: dict[Monomial, int] = {}
     for monomial, coefficient in form.terms.items():
         if trip in monomial:
             rest = [*monomial]
