@@ -19,6 +19,7 @@ from workbench.ops import For
 from workbench.passes.manager import Remarks
 from workbench.passes.narrow_index import narrow_index
 from workbench.targets.nvidia.chip import chip
+from workbench.targets.nvidia.ops import WarpgroupDot
 from workbench.targets.simt.passes.order_loops import READS_AGAIN, order_loops
 
 BLOCKS = {"R": 3, "S": 3, "HAS_BIAS": False, "BLOCK_M": 32, "BLOCK_K": 16, "BLOCK_C": 16}
@@ -27,12 +28,12 @@ FIRST = "i32 i32 i32 i32=1 i32 i32 i32 i32=1"
 LAST = "i32 i32=1 i32 i32 i32 i32=1 i32 i32"
 
 
-def convolution(strides: str, **options: Any) -> Module:
+def convolution(strides: str, blocks: dict[str, Any] = BLOCKS, **options: Any) -> Module:
     signature = (
         f"*f16:16 *f16:16 *f16:16 *f32:16 {'i32 ' * 7}i32=1 i32=1 i32=1 i32=1 i32=1 {strides} "
     )
     signature += ("i32 i32 i32 i32=1" if strides is FIRST else "i32 i32=1 i32 i32") + " i32 i32"
-    module = tile_ir(conv2d, signature, BLOCKS, num_warps=4, **options)
+    module = tile_ir(conv2d, signature, blocks, num_warps=4, **options)
     return replace(module, attributes={**module.attributes, "narrow_index": True})
 
 
@@ -64,7 +65,10 @@ def test_what_stays_as_it_is_written(strides: str, options: dict[str, Any]):
 
 
 @pytest.mark.parametrize("size", [(2, 20, 5, 7), (1, 16, 6, 6)], ids=str)
-def test_the_result_is_that_of_torch(size: tuple[int, int, int, int]):
+@pytest.mark.parametrize("large", [False, True])
+def test_the_result_is_that_of_torch(size: tuple[int, int, int, int], large: bool):
+    """Large blocks are multiplied by four warps, and go through registers rounds ahead."""
+    blocks = {**BLOCKS, "BLOCK_M": 64, "BLOCK_K": 32} if large else BLOCKS
     b, c, height, width = size
     k = 19
     draw = np.random.default_rng(3)
@@ -73,7 +77,9 @@ def test_the_result_is_that_of_torch(size: tuple[int, int, int, int]):
     out = np.full((b, k, height, width), np.nan, np.float32)
     strides = [a.strides[n] // a.itemsize for a in (x, w, out) for n in range(3)]
     given = [x, w, w, out, b, c, height, width, k, height, width, *strides, c, k]
-    module = in_gpu_ir(convolution(FIRST))
-    run_module(module, (-(-b * height * width // 32), -(-k // 16), 1), given)
+    module = in_gpu_ir(convolution(FIRST, blocks))
+    assert any(isinstance(op, WarpgroupDot) for op in module.walk()) is large
+    programs = -(-b * height * width // blocks["BLOCK_M"]), -(-k // blocks["BLOCK_K"]), 1
+    run_module(module, programs, given)
     want = torch.nn.functional.conv2d(*(torch.from_numpy(a).float() for a in (x, w)), padding=1)
     assert np.array_equal(out, want.numpy())
