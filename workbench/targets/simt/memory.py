@@ -237,7 +237,7 @@ def _shared_first(low: Lowering, pointers: Value, access: Vectors) -> dict[int, 
     Of `base + row + column` in so many registers the one of which there are fewer is a pointer,
     to which each register adds one number: an instruction.
     """
-    if access.width > 1 or len(access.groups) < _MANY:
+    if access.width > 1 or len(access.groups) < _MANY or _additions(pointers) < 2:
         return {}
     places = {group[0]: low.place(pointers, group[0]) for group in access.groups}
     count = {len(place.terms) for place in places.values()}
@@ -251,6 +251,15 @@ def _shared_first(low: Lowering, pointers: Value, access: Vectors) -> dict[int, 
             base = pointer_to(low.emit, Place(base, terms[n], 0))
         found[register] = Place(base, terms[order[-1]], constant) if order else places[register]
     return found
+
+
+def _additions(pointers: Value) -> int:
+    """Return how often numbers are added to what a tile of pointers is made of."""
+    count, made = 0, pointers.op
+    while made is not None and (isinstance(made, AddPointer) or type(made) in MOVES):
+        count += isinstance(made, AddPointer)
+        made = made.operands[0].op
+    return count
 
 
 def _repeated_places(low: Lowering, op: Load) -> int:
