@@ -67,7 +67,7 @@ def test_what_stays_as_it_is_written(strides: str, options: dict[str, Any]):
 @pytest.mark.parametrize("size", [(2, 20, 5, 7), (1, 16, 6, 6)], ids=str)
 @pytest.mark.parametrize("large", [False, True])
 def test_the_result_is_that_of_torch(size: tuple[int, int, int, int], large: bool):
-    """Large blocks are multiplied by four warps, and go through registers rounds ahead."""
+    """Large blocks are multiplied by four warps, and asked to go through registers rounds ahead."""
     blocks = {**BLOCKS, "BLOCK_M": 64, "BLOCK_K": 32} if large else BLOCKS
     b, c, height, width = size
     k = 19
@@ -77,7 +77,7 @@ def test_the_result_is_that_of_torch(size: tuple[int, int, int, int], large: boo
     out = np.full((b, k, height, width), np.nan, np.float32)
     strides = [a.strides[n] // a.itemsize for a in (x, w, out) for n in range(3)]
     given = [x, w, w, out, b, c, height, width, k, height, width, *strides, c, k]
-    module = in_gpu_ir(convolution(FIRST, blocks))
+    module = in_gpu_ir(convolution(FIRST, blocks, **({"through_registers": True} if large else {})))
     assert any(isinstance(op, WarpgroupDot) for op in module.walk()) is large
     programs = -(-b * height * width // blocks["BLOCK_M"]), -(-k // blocks["BLOCK_K"]), 1
     run_module(module, programs, given)

@@ -66,7 +66,10 @@ def order_loops(module: Module, remarks: Remarks, chip: Device) -> Module:
         remarks.note(op, text, "applied")
         return _written(nest, order, builder)
 
-    return hoist_invariants(rebuild(module, rewrite, **{READS_AGAIN: True}), remarks)
+    # What the cache has is not worth the bytes of a ring, unless the author says so.
+    ahead = attributes.get("through_registers", False)
+    given = {READS_AGAIN: True, "through_registers": ahead}
+    return hoist_invariants(rebuild(module, rewrite, **given), remarks)
 
 
 @dataclass(frozen=True, slots=True)
