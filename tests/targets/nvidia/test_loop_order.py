@@ -81,5 +81,6 @@ def test_the_result_is_that_of_torch(size: tuple[int, int, int, int], large: boo
     assert any(isinstance(op, WarpgroupDot) for op in module.walk()) is large
     programs = -(-b * height * width // blocks["BLOCK_M"]), -(-k // blocks["BLOCK_K"]), 1
     run_module(module, programs, given)
-    want = torch.nn.functional.conv2d(*(torch.from_numpy(a).float() for a in (x, w)), padding=1)
+    images, weights = (torch.from_numpy(a).float() for a in (x, w))
+    want = torch.nn.functional.conv2d(images, weights, padding=1)
     assert np.array_equal(out, want.numpy())
