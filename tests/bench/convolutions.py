@@ -27,11 +27,24 @@ CONFIGS = (
         (256, 64, 64, 8, 4),
     ),
 )  # fmt: skip
+#: Those of images and weights whose channels lie first, which are read an element at a time.
+FIRST = (
+    *configs(
+        (256, 128, 32, 8, 3), (256, 64, 32, 8, 3), (256, 64, 64, 8, 3), (128, 128, 32, 8, 3),
+        (128, 128, 64, 8, 3), (128, 64, 64, 4, 4),
+    ),
+    *with_options(
+        "through_registers", (256, 128, 32, 8, 3), (256, 128, 32, 8, 4), (256, 64, 32, 8, 3),
+        (256, 64, 64, 8, 3), (128, 128, 32, 8, 3), (128, 128, 64, 8, 3), (128, 64, 32, 4, 4),
+        (128, 64, 64, 4, 4),
+    ),
+)  # fmt: skip
 #: Triton's.
 PEERS = configs(
     (64, 64, 32, 4, 4), (64, 64, 64, 4, 3), (64, 128, 64, 4, 3), (128, 64, 32, 4, 3),
     (128, 64, 64, 4, 3), (128, 64, 64, 4, 4), (128, 128, 32, 4, 4), (128, 128, 64, 4, 3),
-    (128, 128, 64, 8, 3), (128, 256, 64, 8, 3), (256, 64, 32, 8, 3), (256, 128, 64, 8, 3),
+    (128, 128, 64, 8, 3), (128, 256, 64, 8, 3), (256, 64, 32, 8, 3), (256, 64, 64, 8, 3),
+    (256, 128, 32, 8, 3), (256, 128, 64, 8, 3),
 )  # fmt: skip
 
 
@@ -96,7 +109,7 @@ def contests() -> Iterator[Contest]:
             moved = 2 * (shape.batch * shape.channels * shape.extent**2 + places * shape.outputs)
             yield Contest(
                 "conv2d", f"{shape} {'NHWC' if last else 'NCHW'}", F16, shape.extent, convolution,
-                partial(convolve, shape=shape, last=last), CONFIGS, 2 * products,
+                partial(convolve, shape=shape, last=last), CONFIGS if last else FIRST, 2 * products,
                 moved + 2 * shape.channels * shape.outputs * shape.taps**2,
                 f"conv {shape} {last}", tunes=True, peer_configs=PEERS,
             )  # fmt: skip

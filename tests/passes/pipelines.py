@@ -33,6 +33,7 @@ from workbench.targets.simt.passes.early_loads import load_early
 from workbench.targets.simt.passes.flatten_loops import flatten_loops
 from workbench.targets.simt.passes.full_blocks import split_full_blocks
 from workbench.targets.simt.passes.longest_first import longest_first, told_order
+from workbench.targets.simt.passes.order_loops import order_loops
 from workbench.targets.simt.passes.own_rounds import load_in_own_round
 from workbench.targets.simt.passes.shared_memory import allocate
 from workbench.targets.simt.passes.skip_masks import skip_masks
@@ -56,6 +57,7 @@ PASSES: dict[str, Pass] = {
     "narrow-index": narrow_index,
     "check-accesses": check_accesses,
     "split-full-blocks": partial(split_full_blocks, chip=SM_80),
+    "order-loops": partial(order_loops, chip=SM_80),
     "load-in-own-round": partial(load_in_own_round, chip=SM_80),
     "load-once": load_once,
     "float-differences": float_differences,

@@ -36,6 +36,8 @@ STICKY = {
 
 #: Shared memory up to this many bytes needs no permission (CUDA driver API, cuFuncSetAttribute).
 FREE_SHARED_BYTES = 48 * 1024
+#: What each block takes beside what it asks for (from compute capability 8.0 on).
+_BESIDE_SHARED_BYTES = 1024
 
 _lost: dict[int, str] = {}
 
@@ -273,7 +275,8 @@ class Image:
     """Code for a device: a cubin or PTX (`kind`), and which of its functions to load.
 
     `name` and `target` are the kernel's and its chip, for messages; `shared_bytes` is the dynamic
-    shared memory of a launch.
+    shared memory of a launch. Where blocks read again what the first cache holds, `cached_for` is
+    how many threads one has, else 0.
     """
 
     code: bytes
@@ -282,6 +285,7 @@ class Image:
     shared_bytes: int
     name: str
     target: str
+    cached_for: int = 0
 
 
 def load(image: Image, device: int) -> tuple[Any, Any]:
@@ -296,6 +300,8 @@ def load(image: Image, device: int) -> tuple[Any, Any]:
             raise _load_error(int(code), image, device)
         function = checked(api.cuModuleGetFunction(module, image.symbol.encode()), image.name)
         _allow_shared(function, image, device)
+        if image.cached_for:
+            _leave_cache(function, image, device)
     return module, function
 
 
@@ -344,6 +350,26 @@ def _allow_shared(function: Any, image: Image, device: int) -> None:
     attribute = kinds.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
     checked(api.cuFuncSetCacheConfig(function, api.CUfunc_cache.CU_FUNC_CACHE_PREFER_SHARED))
     checked(api.cuFuncSetAttribute(function, attribute, size), image.name, device)
+
+
+def _leave_cache(function: Any, image: Image, device: int) -> None:
+    """Have the first cache get the memory of a multiprocessor that its blocks do not take."""
+    api, size = driver(), image.shared_bytes
+    ask = api.cuOccupancyMaxActiveBlocksPerMultiprocessor
+    blocks = int(checked(ask(function, image.cached_for, size), "occupancy", device))
+    percent = shared_percent(blocks, size, properties(device).shared_bytes)
+    kinds = api.CUfunction_attribute
+    attribute = kinds.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+    checked(api.cuFuncSetAttribute(function, attribute, percent), image.name, device)
+
+
+def shared_percent(blocks: int, size: int, most: int) -> int:
+    """Return which part of a multiprocessor's shared memory some blocks take, in percent.
+
+    most: what one block may ask for.
+    """
+    whole = most + _BESIDE_SHARED_BYTES
+    return min(100, -(-100 * blocks * (size + _BESIDE_SHARED_BYTES) // whole))
 
 
 def blocks_at_once(

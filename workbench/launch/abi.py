@@ -128,6 +128,11 @@ class LaunchData:
         return self.extra.get("together", False)
 
     @property
+    def reads_again(self) -> bool:
+        """Whether rounds read again what the first cache holds, if shared memory leaves it room."""
+        return self.extra.get("reads_again", False)
+
+    @property
     def attribute(self) -> int:
         """The attribute of a launch (`devices/launching.py`), 0 for none."""
         return EARLY if self.early else TOGETHER if self.together else 0

@@ -46,7 +46,7 @@ def load(kernel: Loadable, device: int) -> Runner:
     launch = kernel.launch
     image = cuda.Image(
         kernel.code, launch.kind, launch.symbol, launch.dynamic_shared_bytes, kernel.name,
-        kernel.target,
+        kernel.target, launch.threads if launch.reads_again else 0,
     )  # fmt: skip
     module, function = cuda.load(image, device)
     most = 0

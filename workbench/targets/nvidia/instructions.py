@@ -369,10 +369,10 @@ class Instructions(Device):
 
 def address_of(emit: Emitter, place: Place) -> tuple[str, str]:
     """Return (operand, what follows it in the brackets of a PTX instruction) of a place."""
-    base, offset, constant = place
+    base, offset, constant, _ = place
     if not -1 << 31 <= constant < 1 << 31:
         return pointer_to(emit, place), ""
-    return pointer_to(emit, (base, offset, 0)), f"+{constant}" if constant else ""
+    return pointer_to(emit, Place(base, offset, 0)), f"+{constant}" if constant else ""
 
 
 def _text(emit: Emitter, text: str) -> str:

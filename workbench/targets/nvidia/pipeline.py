@@ -74,6 +74,7 @@ from workbench.targets.simt.passes.early_loads import load_early
 from workbench.targets.simt.passes.flatten_loops import flatten_loops
 from workbench.targets.simt.passes.full_blocks import split_full_blocks
 from workbench.targets.simt.passes.longest_first import longest_first, told_order
+from workbench.targets.simt.passes.order_loops import READS_AGAIN, order_loops
 from workbench.targets.simt.passes.own_rounds import load_in_own_round
 from workbench.targets.simt.passes.shared_memory import (
     Interval,
@@ -409,6 +410,8 @@ def _extra(module: Module, unit: Chip) -> dict[str, Any]:
     """Return what a launch is told: of tensor maps, what they ask of it, when it begins."""
     made, needs = made_parameters(module), asked(module)
     told: dict[str, Any] = dict.fromkeys(attributes_of(module, unit), True)
+    if module.attributes.get(READS_AGAIN):
+        told["reads_again"] = True
     if not made:
         return told
     told["made"] = made
@@ -456,6 +459,7 @@ def _for_warps(module: Module, unit: Chip, warps: int) -> Module | None:
 
 
 def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None = None) -> Module:
+    module = recorder.run("order-loops", partial(order_loops, chip=unit), module, "gpu")
     own = partial(load_in_own_round, chip=unit)
     module = recorder.run("load-in-own-round", own, module, "gpu")
     module = recorder.run("load-once", load_once, module, "gpu")

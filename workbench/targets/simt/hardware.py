@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from workbench.ir import Scalar
 from workbench.layouts import Banks
@@ -27,8 +27,18 @@ GLOBAL = "ptr addrspace(1)"
 #: lanes before or after the own one (what comes where there is no such lane is nobody's business).
 Shuffle = Literal["xor", "index", "up", "down"]
 
-#: A pointer to global memory: base + offset (an i64) + constant, in bytes.
-Place = tuple[str, str, int]
+
+class Place(NamedTuple):
+    """A pointer to global memory: base + offset (an i64) + constant, in bytes.
+
+    terms: what the offset is the sum of, in the order in which it was added.
+    """
+
+    base: str
+    offset: str
+    constant: int
+    terms: tuple[str, ...] = ()
+
 
 #: Writes a function of operands of one type.
 Rule = Callable[[Sequence[str]], str]
@@ -114,7 +124,7 @@ class Atomic:
 
 def pointer_to(emit: Emitter, place: Place) -> str:
     """Return the pointer that a place stands for."""
-    base, offset, constant = place
+    base, offset, constant, _ = place
     where = emit.add("i64", offset, str(constant))
     return base if where == "0" else emit.pure(f"getelementptr i8, {GLOBAL} {base}, i64 {where}")
 

@@ -206,7 +206,7 @@ class Lowering:
         def place(register: int) -> Place:
             base = registers[register]
             assert base is not None, f"register {register} of {value!r} is dead"
-            return base, "0", 0
+            return Place(base, "0", 0)
 
         self.set_lazy(value, place)
 
@@ -267,22 +267,22 @@ class Lowering:
         found = self.held(value, register)
         if isinstance(found, str):
             return ("0", int(found)) if found.lstrip("-").isdigit() else (found, 0)
-        assert len(found) == 2
+        assert not isinstance(found, Place)
         return found
 
     def place(self, value: Value, register: int) -> Place:
         """Return a pointer register as (base, byte offset, constant)."""
         found = self.held(value, register)
         if isinstance(found, str):
-            return found, "0", 0
-        assert len(found) == 3
+            return Place(found, "0", 0)
+        assert isinstance(found, Place)
         return found
 
     def resolve(self, value: Value, found: Held) -> str:
         """Return the operand that a lazy form stands for."""
         if isinstance(found, str):
             return found
-        if len(found) == 3:
+        if isinstance(found, Place):
             return pointer_to(self.emit, found)
         operand, constant = found
         type = llvm_type(element_of(value.type))

@@ -10,13 +10,14 @@ from workbench.ir import Module, Op, Pointer, Scalar, Value, element_of, shape_o
 from workbench.layouts import LinearLayout
 from workbench.ops import AddPointer, Cast, Constant, Elementwise, Load, Store, pointee_of
 from workbench.targets.simt.arithmetic import literal
-from workbench.targets.simt.hardware import GLOBAL, Transfer
+from workbench.targets.simt.hardware import GLOBAL, Transfer, pointer_to
 from workbench.targets.simt.lowering import Lowering, Place, llvm_type, memory_type, split_limit
 from workbench.targets.simt.owners import answer, answer_scratch, first_of_copies, owner_of
 from workbench.targets.simt.passes.costs import (
     access_cost,
     coalesced,
     coalesced_within,
+    places_within,
     repeated_places,
     vector_width,
 )
@@ -57,6 +58,9 @@ def plain_access(op: Load | Store) -> Access:
     return Access(op.pointers, op.mask, lambda mask: op.changed(mask=mask))
 
 
+#: Addresses of a thread from which on it matters in which order they are added up.
+_MANY = 8
+
 SIMT.layouts(Load, Store)(access_layouts)
 SIMT.layouts(AddPointer)(elementwise)
 
@@ -78,7 +82,7 @@ def lower_add_pointer(low: Lowering, op: AddPointer) -> None:
     flags = "nsw " if room.has(op.offset) and room.has(op.pointer) else ""
 
     def register(r: int) -> Place:
-        base, moved, constant = low.place(op.pointer, r)
+        base, moved, constant, terms = low.place(op.pointer, r)
         if exact:
             root, extra = low.pair(op.offset, r)
         else:
@@ -89,11 +93,13 @@ def lower_add_pointer(low: Lowering, op: AddPointer) -> None:
             wide = emit.sext(root, llvm_type(offset), "i64")
         else:
             wide = emit.zext(root, llvm_type(offset), "i64")
-        moved = emit.add("i64", moved, emit.mul("i64", wide, str(size), flags), flags)
+        more = [emit.mul("i64", wide, str(size), flags)]
         constant += extra * size
         if not split_limit(constant):
-            moved, constant = emit.add("i64", moved, str(constant), flags), 0
-        return base, moved, constant
+            more, constant = [*more, str(constant)], 0
+        for term in more:
+            moved = emit.add("i64", moved, term, flags)
+        return Place(base, moved, constant, (*terms, *more))
 
     low.set_lazy(op.result, register)
 
@@ -217,13 +223,60 @@ def lower_load(low: Lowering, op: Load) -> None:
     access = plan_access(low, op.pointers, op.mask, element.itemsize, repeated)
     count = low.layout(op.result).registers() if shape_of(op.result.type) else 1
     registers: list[str | None] = [None] * count
+    places = _shared_first(low, op.pointers, access)
+    alike = _masked_alike(low, op) if places else {}
     for group in access.groups:
-        loaded = _load_group(low, op, element, group)
+        first = group[0]
+        loaded = _load_group(
+            low, op, element, group, place=places.get(first), like=alike.get(first, -1)
+        )
         for register, operand in zip(group, loaded, strict=True):
             registers[register] = operand
     if shape_of(op.result.type):
         _copy_duplicates(low, op.result, registers, repeated)
     low.set_registers(op.result, registers)
+
+
+def _shared_first(low: Lowering, pointers: Value, access: Vectors) -> dict[int, Place]:
+    """Return where a thread loads many single elements, sums that several share computed first.
+
+    Of `base + row + column` in so many registers the one of which there are fewer is a pointer,
+    to which each register adds one number: an instruction.
+    """
+    if access.width > 1 or len(access.groups) < _MANY or _additions(pointers) < 2:
+        return {}
+    places = {group[0]: low.place(pointers, group[0]) for group in access.groups}
+    count = {len(place.terms) for place in places.values()}
+    if len(count) > 1 or len({place.base for place in places.values()}) > 1:
+        return {}
+    columns = [[place.terms[n] for place in places.values()] for n in range(*count)]
+    order = sorted(range(*count), key=lambda n: len({*columns[n]}))
+    found: dict[int, Place] = {}
+    for register, (base, _, constant, terms) in places.items():
+        for n in order[:-1]:
+            base = pointer_to(low.emit, Place(base, terms[n], 0))
+        found[register] = Place(base, terms[order[-1]], constant) if order else places[register]
+    return found
+
+
+def _additions(pointers: Value) -> int:
+    """Return how often numbers are added to what a tile of pointers is made of."""
+    count, made = 0, pointers.op
+    while made is not None and (isinstance(made, AddPointer) or type(made) in MOVES):
+        count += isinstance(made, AddPointer)
+        made = made.operands[0].op
+    return count
+
+
+def _masked_alike(low: Lowering, op: Load) -> dict[int, int]:
+    """Return for registers of a load's tile the first in whose run of the mask they lie."""
+    if op.mask is None:
+        return {}
+    layout, extents = low.layout(op.mask), shape_of(op.mask.type)
+    runs = [low.affine.mask_run(op.mask, axis, extent) for axis, extent in enumerate(extents)]
+    inside, table = places_within(layout, runs), layout.table("register")
+    first = {flat: r for r, flat in reversed([*enumerate(table)])}
+    return {r: first[flat & ~inside] for r, flat in enumerate(table)}
 
 
 def _copy_duplicates(
@@ -237,12 +290,15 @@ def _copy_duplicates(
 
 
 def access_condition(
-    low: Lowering, op: Op, pointers: Value, mask: Value | None, register: int
+    low: Lowering, op: Op, pointers: Value, mask: Value | None, register: int, like: int = -1
 ) -> str | None:
-    """Return the i1 under which a register is accessed; None for always."""
+    """Return the i1 under which a register is accessed; None for always.
+
+    like: a register whose mask is known to be the same.
+    """
     conditions: list[str | None] = []
     if mask is not None:
-        conditions.append(low.register(mask, register))
+        conditions.append(low.register(mask, register if like < 0 else like))
     if shape_of(pointers.type):
         conditions.append(low.inside(low.layout(pointers), register))
     return low.and_all(conditions)
@@ -254,9 +310,11 @@ def _load_group(
     element: Scalar | Pointer,
     group: tuple[int, ...],
     owner: str | None = None,
+    place: Place | None = None,
+    like: int = -1,
 ) -> list[str]:
     type = memory_type(element)
-    condition = access_condition(low, op, op.pointers, op.mask, group[0])
+    condition = access_condition(low, op, op.pointers, op.mask, group[0], like)
     condition = low.and_all([condition, owner])
     if condition == "false":
         return [_other(low, op, element, r) for r in group]
@@ -266,7 +324,7 @@ def _load_group(
     if condition is not None:
         others = [_other(low, op, element, r) for r in group]
         start = _pack_words(low, others, bits, element, type)
-    place = low.place(op.pointers, group[0])
+    place = place or low.place(op.pointers, group[0])
     transfer = Transfer(place, pieces, bits, condition, op.cache, op.eviction, op.volatile)
     words = low.chip.load(low.emit, transfer, start)
     return _unpack_words(low, words, bits, element, type, len(group))

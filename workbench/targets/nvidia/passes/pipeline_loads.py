@@ -35,6 +35,7 @@ What may be staged at all, staged_loads.py says; ring_loops.py writes the loop.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from workbench.ir import (
@@ -234,7 +235,9 @@ def _registers_of(tile: Value) -> int:
 def _accesses(staged: Staged, on: Setting) -> tuple[int, int]:
     """Return how many accesses of a thread bring a tile, and of how many addresses those are.
 
-    What lies along memory is a number away from what a thread reads there already.
+    What lies along memory is a number away from what a thread reads there already. Of single
+    elements there are addresses of rows (or of columns, if those are fewer) and numbers, half as
+    wide, to add to them (`_shared_first` in simt's memory.py).
     """
     access, layout = staged.access, layout_of(staged.load.result.type)
     assert access is not None
@@ -247,7 +250,11 @@ def _accesses(staged: Staged, on: Setting) -> tuple[int, int]:
         base for base in layout.bases["register"]
         if any(part and strides[axis] != 1 for axis, part in enumerate(base))
     ]  # fmt: skip
-    return layout.registers() // width, 1 << len(away)
+    if width > 1:
+        return layout.registers() // width, 1 << len(away)
+    along = Counter(tuple(map(bool, base)) for base in away)
+    *few, many = sorted(1 << count for count in (*along.values(), 0))
+    return layout.registers(), sum(few) + many // 2
 
 
 def _planned(

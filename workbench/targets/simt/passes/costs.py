@@ -137,7 +137,12 @@ def access_cost(
 
 def repeated_places(facts: Affine, value: Value, layout: LinearLayout) -> int:
     """Return the bits of a thread's places within runs over which it would load the same."""
-    runs, below, found = facts.equal_runs(value), sum(layout.bits), 0
+    return places_within(layout, facts.equal_runs(value))
+
+
+def places_within(layout: LinearLayout, runs: Sequence[int]) -> int:
+    """Return the bits of a thread's places, held by its registers alone, that lie within runs."""
+    below, found = sum(layout.bits), 0
     for run, bits in zip(runs, layout.bits, strict=True):
         below -= bits
         inside = (min(run, 1 << bits) - 1) << below

@@ -208,7 +208,8 @@ class _Flat:
         if form is not None:
             return not any(atom.axes and atom.kind != "x" for atom in form.atoms())
         made = value.op
-        return made is not None and made.pointwise and all(map(self._counts, made.operands))
+        same = made is not None and (made.pointwise or made.moves)
+        return same and all(map(self._counts, made.operands))
 
     def write(self) -> tuple[Value, ...]:
         """Insert the loop; returns what the outer one gave."""
