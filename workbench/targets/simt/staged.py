@@ -16,7 +16,14 @@ from workbench.layouts import LinearLayout
 from workbench.layouts.coordinates import reshape_is_linear
 from workbench.ops import Concatenate, Gather, Histogram, Reshape
 from workbench.targets.simt.hardware import GLOBAL, Hardware
-from workbench.targets.simt.lowering import Lowering, at, element_scalar, llvm_type, zero
+from workbench.targets.simt.lowering import (
+    Lowering,
+    Place,
+    at,
+    element_scalar,
+    llvm_type,
+    zero,
+)
 from workbench.targets.simt.memory import first_of_copies
 from workbench.targets.simt.program import barrier
 from workbench.targets.simt.rules import SAME, Device, Layouts, Scratch, Setting
@@ -221,7 +228,7 @@ def read_tile(
             found[table[r]] = cooked(low, value, element)
     registers = [found[f] if r in live else None for r, f in enumerate(table)]
     if isinstance(element, Pointer):
-        low.set_lazy(result, lambda r: (registers[r] or "null", "0", 0))
+        low.set_lazy(result, lambda r: Place(registers[r] or "null", "0", 0))
     else:
         low.set_registers(result, registers)
 

@@ -208,8 +208,9 @@ class _Flat:
         if form is not None:
             return not any(atom.axes and atom.kind != "x" for atom in form.atoms())
         made = value.op
-        same = made is not None and (made.pointwise or made.moves)
-        return same and all(map(self._counts, made.operands))
+        if made is None or not (made.pointwise or made.moves):
+            return False
+        return all(map(self._counts, made.operands))
 
     def write(self) -> tuple[Value, ...]:
         """Insert the loop; returns what the outer one gave."""
