@@ -49,7 +49,7 @@ WIDE = POINTS.replace("at, mask", "7 * at, mask")
 
 
 def gpu(kernel: str, block: int, **options: Any) -> Module:
-    signature = "*fp16 *fp32:16 i32:16"
+    signature = "*fp16 *fp32 i32:16"  # what is stored asks for no vectors either
     return in_gpu_ir(
         tile_ir(from_text(kernel), signature, {"BLOCK": block}, num_warps=4, **options)
     )
