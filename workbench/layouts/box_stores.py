@@ -33,6 +33,9 @@ from workbench.layouts.tensor_access import MOST_BOX
 _PATTERN = 8
 #: The bytes of the widest vector.
 _WIDEST = 16
+#: Each group of warps meets at a barrier of its own, of which multiprocessors have 16: roles have
+#: those below the other eight.
+MOST_MEETINGS = 8
 #: The warps that make boxes together, as a power of 2 and the bytes of their rows: a warp by itself
 #: if its rows are not the shortest, else two or four.
 _WAYS = ((0, 128), (0, 64), (2, 128), (1, 128), (1, 64), (0, 32))
@@ -88,7 +91,7 @@ def box_stores_fit(layout: LinearLayout, itemsize: int, inner: int) -> BoxStores
         return None
     extent, rows = layout.shape[inner], layout.shape[1 - inner]
     for joined, width in _WAYS:
-        if joined and itemsize != 2:
+        if joined and (itemsize != 2 or layout.size("warp") >> joined > MOST_MEETINGS):
             continue
         across = width // itemsize
         tall = MOST_BOX

@@ -88,6 +88,16 @@ def test_what_is_not_below_0_is_divided_without_a_sign(dividend: str, signed: bo
     assert found["u"] is not (signed or alone)
 
 
+def test_products_of_64_bits_may_wrap_and_are_divided_with_their_sign():
+    """Addresses are taken not to wrap; numbers that are hashed do, and may be below 0 then."""
+    text = PLACES.replace("at // w", "at.to(tl.int64) * at * at % 1000").replace("at % w", "at")
+    made = workbench.compile(
+        from_text(text), "*i64:16 *i32:16 i32:16 i32:16", {"BLOCK": 128}, "sm_90a", num_warps=4
+    )
+    assert "srem i64" in made.asm["llvm"]
+    assert "urem i64" not in made.asm["llvm"]
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("seed", range(3))
 def test_quotients_are_those_of_elements_on_their_own(seed: int):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.kernels import grouped as kernels
+from tests.language.harness import from_text
 from tests.passes.corpus import numbers, tile_ir
 from tests.passes.meaning import meaning
 from tests.passes.pipelines import gpu_steps, tile_steps
@@ -85,6 +86,37 @@ def test_columns_that_a_drawn_number_names_are_boxes():
     assert meaning(after, (2,), copied(arguments)) == wanted
     offsets, _, total = allocate(after, SM_90A)
     assert simulate(after, offsets, total, (2,), copied(arguments), SM_90A)
+
+
+BEGINS = """
+def begins(a, b, c, starts, m, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    rows = tl.maximum(tl.load(starts + tl.program_id(0)), 0) + tl.arange(0, M)
+    columns, along = tl.arange(0, N), tl.arange(0, K)
+    acc = tl.zeros((M, N), tl.float32)
+    for start in range(0, k, K):
+        inside = start + along < k
+        left = tl.load(a + rows[:, None] * k + start + along, (rows < m)[:, None] & inside, 0.0)
+        right = tl.load(b + (start + along)[:, None] * N + columns, inside[:, None], 0.0)
+        acc = tl.dot(left, right, acc)
+    to = tl.program_id(0) * M + tl.arange(0, M)
+    tl.store(c + to[:, None] * N + columns, acc)
+"""
+
+
+@pytest.mark.parametrize("width", [32, 64])
+def test_rows_may_begin_at_a_loaded_number_of_either_width(width: int):
+    """One of 64 bits fits no coordinate: what is left of the rows is counted by the program."""
+    words = f"*fp16:16 *fp16:16 *fp32:16 *i{width}:16 i32 i32:16"
+    module = tile_ir(from_text(BEGINS), words, {"M": 64, "N": 64, "K": 32}, num_warps=4)
+    found = dict(
+        gpu_steps(replace(module, attributes={**module.attributes, "narrow_index": True}), SM_90A)
+    )
+    assert sum(isinstance(op, TensorLoad) for op in found["raise-tma"].walk()) == 2
+    starts = np.array([0, 5, 100, 64, 130, -3], f"int{width}")
+    given = [numbers(110 * 64, np.float16), numbers(64 * 64, np.float16, 1)]
+    arguments = [*given, np.zeros(64 * 64 * len(starts), np.float32), starts, 110, 64]
+    wanted = meaning(module, (len(starts),), copied(arguments))
+    assert meaning([*found.values()][-1], (len(starts),), copied(arguments)) == wanted
 
 
 def test_rows_that_lie_close_together_are_left_to_pointers():

@@ -191,6 +191,17 @@ def test_warps_that_make_boxes_together_take_turns():
     assert sum(place < meetings[-1] for place in waits) == len(waits) == 8
 
 
+def test_no_more_groups_of_warps_meet_than_there_are_barriers():
+    """Sixteen pairs would want barriers of which a multiprocessor has eight left."""
+    wide = mma_c((32, 512), (2, 16)).transpose((1, 0))
+    for warps in (8, 16, 32):
+        found = box_stores_fit(mma_c((32, 16 * warps), (2, warps // 2)).transpose((1, 0)), 2, 1)
+        assert found is None or found.together == 1 or warps // found.together <= 8
+    found = box_stores_fit(wide, 2, 1)
+    assert found is not None
+    assert found.together == 1
+
+
 def test_a_warp_may_not_write_what_another_ones_copies_read():
     """Without the meeting behind a wait."""
     module, lines = together(STORE.format(kept=False))

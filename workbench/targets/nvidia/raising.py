@@ -325,6 +325,7 @@ class _Planner:
         return (
             all(other == first for other in others)
             and self.request.known(first)[0] >= 0
+            and self.request.narrow(first)
             and all(start.terms.get(monomial) == factor for monomial, factor in moved.items())
         )
 

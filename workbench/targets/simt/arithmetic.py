@@ -19,6 +19,7 @@ from workbench.targets.simt.functions import exp_of_at_most_0, float_function
 from workbench.targets.simt.hardware import Hardware, Rule
 from workbench.targets.simt.lowering import Held, Lowering, element_scalar, llvm_type, split_limit
 from workbench.targets.simt.passes.costs import quotient_cost
+from workbench.targets.simt.room import room_in
 from workbench.targets.simt.rules import Layouts, Setting, elementwise
 from workbench.targets.simt.table import SIMT
 
@@ -147,8 +148,9 @@ def _define_quotient(low: Lowering, op: Elementwise, element: Scalar) -> None:
     steps = _steps(low, op)
     inside = sum(steps)
     # Shifts and masks do for numbers without a sign, and what they leave is alike in registers.
+    # Of 64 bits only if none wraps for sure: forms take for exact what an author computes in these.
     divided = element
-    if element.is_signed and all(map(low.affine.not_negative, op.inputs)):
+    if all(low.affine.not_negative(v) and _has_room(low, v) for v in op.inputs):
         divided = U32 if element.bits == 32 else U64
 
     def register(r: int) -> Held:
@@ -158,6 +160,13 @@ def _define_quotient(low: Lowering, op: Elementwise, element: Scalar) -> None:
         return integer_function(low.emit, low.chip, op.function, divided, _inputs(low, op, r))
 
     low.set_lazy(op.result, register)
+
+
+def _has_room(low: Lowering, value: Value) -> bool:
+    """Say whether a number is exact, or a quotient or remainder of one that is."""
+    while isinstance(value.op, Elementwise) and value.op.function in ("div", "rem"):
+        value = value.op.inputs[0]
+    return room_in(low.module).has(value)
 
 
 def _steps(low: Lowering, op: Elementwise) -> dict[int, int]:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workbench.analysis.transfer import MOVES
-from workbench.ir import Module, Op, Pointer, Scalar, Value, element_of, shape_of
+from workbench.ir import Op, Pointer, Scalar, Value, element_of, shape_of
 from workbench.layouts import LinearLayout
-from workbench.ops import AddPointer, Cast, Constant, Elementwise, Load, Store, pointee_of
+from workbench.ops import AddPointer, Load, Store, pointee_of
 from workbench.targets.simt.arithmetic import literal
 from workbench.targets.simt.hardware import GLOBAL, Transfer, pointer_to
 from workbench.targets.simt.lowering import Lowering, Place, llvm_type, memory_type, split_limit
@@ -21,6 +21,7 @@ from workbench.targets.simt.passes.costs import (
     repeated_places,
     vector_width,
 )
+from workbench.targets.simt.room import room_in
 from workbench.targets.simt.rules import (
     NO_SCRATCH,
     SAME,
@@ -78,7 +79,7 @@ def lower_add_pointer(low: Lowering, op: AddPointer) -> None:
     assert isinstance(offset, Scalar)
     emit, size = low.emit, pointee.itemsize
     exact = _is_exact(op.offset)
-    room = low.module.once("room of offsets", lambda: _Room(low.module))
+    room = room_in(low.module)
     flags = "nsw " if room.has(op.offset) and room.has(op.pointer) else ""
 
     def register(r: int) -> Place:
@@ -108,53 +109,6 @@ def _is_exact(offset: Value) -> bool:
     """Say whether the offset's pairs may be widened part by part (nothing in it wrapped)."""
     element = element_of(offset.type)
     return isinstance(element, Scalar) and element.bits >= 32
-
-
-class _Room:
-    """Offsets that a number of 64 bits also holds in bytes, and pointers that such have moved.
-
-    Exact integers are far from the ends of 64 bits (analysis/ranges.py). What an author computes in
-    64 bits is any number, where a mask is off.
-    """
-
-    def __init__(self, module: Module) -> None:
-        self._given: dict[Value, list[Value]] = {}
-        for op in module.walk():
-            for given, received in op.flows():
-                self._given.setdefault(received, []).append(given)
-        self._found: dict[Value, bool] = {}
-
-    def has(self, value: Value) -> bool:
-        """Say whether all that a value is made of is such; each is looked at once."""
-        if value not in self._found:
-            seen, waiting, found = {value}, [value], True
-            while waiting and found:
-                one = waiting.pop()
-                if (known := self._found.get(one)) is not None:
-                    found = known
-                    continue
-                more = self._made_of(one)
-                found = more is not None
-                waiting += [other for other in more or () if other not in seen]
-                seen.update(more or ())
-            # Where all of it has room, so has all that was met.
-            self._found.update(dict.fromkeys(seen if found else (value,), found))
-        return self._found[value]
-
-    def _made_of(self, value: Value) -> Sequence[Value] | None:
-        """Return what has to have room for a value to have some, None if it has none."""
-        element, made = element_of(value.type), value.op
-        if isinstance(element, Scalar) and element.bits <= 32:
-            return ()
-        if given := self._given.get(value):
-            return given
-        if isinstance(made, Cast) and element_of(made.source.type).is_float:
-            return None  # which saturates at the ends of 64 bits
-        if made is not None and (isinstance(made, AddPointer | Cast) or type(made) in MOVES):
-            return made.operands
-        if isinstance(element, Pointer) or isinstance(made, Constant):
-            return ()
-        return () if isinstance(made, Elementwise) and made.no_wrap else None
 
 
 @dataclass(frozen=True, slots=True)
