@@ -2,6 +2,7 @@
 
 import gc
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,3 +55,19 @@ def pytest_collection_finish() -> None:
 def bless(request: pytest.FixtureRequest) -> bool:
     """Whether golden files are to be rewritten."""
     return request.config.getoption("--bless")
+
+
+@pytest.fixture
+def careful(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Return the launches that were bound with care: what they were given by name."""
+    from workbench.runtime.jit import JITFunction
+
+    told: list[dict[str, Any]] = []
+    bind = JITFunction._careful
+
+    def noted(self: Any, grid: Any, args: Any, given: Any) -> Any:
+        told.append(given)
+        return bind(self, grid, args, given)
+
+    monkeypatch.setattr(JITFunction, "_careful", noted)
+    return told

@@ -8,11 +8,12 @@ from itertools import product
 from math import inf, nan
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 import workbench as wb
 import workbench.language as tl
-from workbench.launch import fastpath
+from workbench.launch import fastpath, launchers
 from workbench.launch.launchers import exact_key
 
 torch = pytest.importorskip("torch")
@@ -30,6 +31,40 @@ class Pair(NamedTuple):
 @dataclass(frozen=True)
 class Held:
     a: Any
+
+
+@dataclass(frozen=True)
+class Own:
+    a: Any
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Own
+
+    def __hash__(self) -> int:
+        return 1
+
+
+class Slots:
+    __slots__ = ("b",)
+
+
+@dataclass(frozen=True)
+class Slotted(Slots):
+    a: Any
+
+    def __init__(self, a: Any, b: Any) -> None:
+        object.__setattr__(self, "a", a)
+        object.__setattr__(self, "b", b)
+
+
+@dataclass(frozen=True)
+class Big(int):
+    a: int = 0
+    __hash__ = int.__hash__
+
+
+POINTERS = [(tl.float32,), (tl.float16,), (tl.float32, 3), (tl.float32, 1, True)]
+NUMBERS = [np.int8, np.int32, np.int64, np.uint8, np.float16, np.float32, np.float64]
 
 
 def kind_of_first(o, C: tl.constexpr):
@@ -87,14 +122,26 @@ def test_floats_that_are_computed_for_each_call_are_launched_by_native_code() ->
 
 @pytest.mark.parametrize("first", [None, 8, 2.5, 2**63, (1, 2)])
 @pytest.mark.parametrize("second", [None, 8, 2.5, 2**63])
-def test_constants_of_two_kinds_by_turns(first: Any, second: Any) -> None:
+def test_constants_of_two_kinds_by_turns(
+    first: Any, second: Any, careful: list[dict[str, Any]]
+) -> None:
     kernel = wb.jit(of_any_kind)
     out = torch.zeros(1)
     for n in range(2 * LONG):
+        if n == 4:
+            careful.clear()
         value = second if n % 2 else first
         kernel[(1,)](out, C=value)
         wanted = {None: 5.0, (1, 2): 1.0}.get(value, value)
         assert out.item() == wanted
+    assert not careful
+    assert len(kernel._fast) == 1
+    assert type(kernel._launch).__name__ == NATIVE
+    (path,) = kernel._fast.values()
+    path._python = None
+    for _ in range(2):  # no launch is left to Python
+        kernel[(1,)](out, C=first)
+        kernel[(1,)](out, C=second)
 
 
 def of_any_kind(o, C: tl.constexpr):
@@ -139,8 +186,40 @@ def test_options_of_two_kinds_by_turns() -> None:
 def test_exact_keys() -> None:
     values = [0, 0.0, -0.0, False, 1, 1.0, True, "1", None, (1,), (1.0,), ((1,),), ((True,),),
               Pair(1, 2), (1, 2), Pair(1.0, 2), wb.constexpr(1), wb.constexpr(1.0), nan,
-              Held(1), Held(1.0), tl.float32, tl.float16, int, float]  # fmt: skip
+              Held(1), Held(1.0), Held(True), Held((1,)), Held((1.0,)), Held(Held(1)), Own(1),
+              (Held(1),), Held(-0.0), Held(0.0), Held(tl.float32), Held(tl.float16),
+              tl.float32, tl.float16, (tl.float32,), (tl.float16,), int, float,
+              *(tl.pointer_type(*given) for given in POINTERS),
+              *(tl.pointer_type(tl.pointer_type(*given)) for given in POINTERS),
+              *(kind(1) for kind in NUMBERS), np.bool_(True), np.bool_(False),
+              np.float32(0.0), np.float32(-0.0), (np.float32(1.5),), (np.float16(1.5),),
+              np.longdouble(1), np.timedelta64(1, "s")]  # fmt: skip
     for (n, a), (m, b) in product(enumerate(values), enumerate(values)):
         assert (exact_key(a) == exact_key(b)) == (n == m), (a, b)
     assert exact_key(float("nan")) == exact_key(nan)
-    assert exact_key(Held(2)) == exact_key(Held(2))
+    for make in (Held, tl.pointer_type, lambda v: (v,)):
+        assert exact_key(make(tl.float32)) == exact_key(make(tl.float32))
+    assert exact_key((np.float32(nan),)) == exact_key((np.float32(nan),))
+
+
+def test_what_an_object_holds_beside_its_fields_is_part_of_its_key() -> None:
+    one, other = Held(1), Held(1)
+    object.__setattr__(other, "more", 2)
+    assert exact_key(one) != exact_key(other)
+    assert exact_key(Slotted(1, 2)) != exact_key(Slotted(1, 3))
+    assert exact_key(Big(1)) != exact_key(Big(2))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: Held(1), lambda: (Held((1, Held(2))),), lambda: (tl.float32, 8),
+     lambda: (tl.pointer_type(tl.float32),), lambda: np.int32(3), lambda: (np.float32(3),)],
+)  # fmt: skip
+def test_constants_that_are_made_for_each_call_are_not_described(
+    make: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def described(_: Any) -> str:
+        pytest.fail("described")
+
+    monkeypatch.setattr(launchers, "describe_value", described)
+    assert exact_key(make()) == exact_key(make())

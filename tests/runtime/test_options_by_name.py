@@ -13,25 +13,10 @@ from tests.runtime.kernels import add
 from workbench.launch import fastpath
 from workbench.launch.options import UnheardOptionWarning
 from workbench.runtime import knobs
-from workbench.runtime.jit import JITFunction
 
 torch = pytest.importorskip("torch")
 
 NATIVE = "builtin_function_or_method"
-
-
-@pytest.fixture
-def careful(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Return the launches that were bound with care: what they were given by name."""
-    told: list[dict[str, Any]] = []
-    bind = JITFunction._careful
-
-    def noted(self: Any, grid: Any, args: Any, given: Any) -> Any:
-        told.append(given)
-        return bind(self, grid, args, given)
-
-    monkeypatch.setattr(JITFunction, "_careful", noted)
-    return told
 
 
 def launch(kernel: Any, **options: Any) -> Any:

@@ -314,6 +314,7 @@ class pointer_type(dtype):
         return (
             isinstance(other, pointer_type)
             and other.element_ty == self.element_ty
+            and other.address_space == self.address_space
             and other.const == self.const
         )
 

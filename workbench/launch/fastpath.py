@@ -8,7 +8,7 @@ it does not know to the one before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from functools import cached_property, reduce
 from typing import Any
@@ -216,19 +216,21 @@ class FastPath:
         places |= {name: shape.positional + n for n, name in enumerate(shape.keywords)}
         slots: list[native_plan.Slot] = []
         defaults: list[tuple[str, Any]] = []
-        for parameter, kind in zip(parameters, latest.slot_kinds, strict=True):
+        columns = zip(*(known.slot_kinds for known in self._known), strict=True)
+        for parameter, kind, kinds in zip(parameters, latest.slot_kinds, columns, strict=True):
             name = parameter.name
             if name in places:
-                slots.append(native_plan.Slot(name, kind, places[name]))
+                slots.append(native_plan.Slot(name, _shared(kind, kinds), places[name]))
             elif kind in native_plan.CONSTANT and not parameter.required:
                 # What is left out has its default, whatever the latest call gave.
                 defaults.append((name, parameter.default))
             else:
                 return None
         options = [
-            native_plan.Slot(name, _constant_kind(latest.options[name]), places[name])
+            native_plan.Slot(name, _shared(*kinds), places[name])
             for name in self._options
             if name in latest.options
+            for kinds in [self._option_kinds(name, latest)]
         ]
         if any(slot.kind == "x" for slot in slots) or len(places) != len(slots) + len(options):
             return None
@@ -245,6 +247,12 @@ class FastPath:
             self._guarded,
         )
 
+    def _option_kinds(self, name: str, latest: _Known) -> tuple[str, set[str]]:
+        """Return the kind of an option in one launch, and those of all launches that gave it."""
+        given = (known.options for known in self._known)
+        kinds = {_constant_kind(options[name]) for options in given if name in options}
+        return _constant_kind(latest.options[name]), kinds
+
     def _remember(self, known: _Known) -> None:
         self._known = [*self._known[-(native.ENTRIES - 1) :], known]
         if self._native is not None:
@@ -257,10 +265,10 @@ class FastPath:
         plan = launcher.plan
         given = [slot.name for slot in plan.options]
         kinds = dict(zip(known.values, known.slot_kinds, strict=True))
-        same = all(slot.kind == kinds[slot.name] for slot in plan.slots)
+        same = all(_covers(slot.kind, kinds[slot.name]) for slot in plan.slots)
         defaults = all(known.values[name] is value for name, value in plan.defaults)
         options = sorted(known.options) == sorted(given) and all(
-            slot.kind == _constant_kind(known.options[slot.name]) for slot in plan.options
+            _covers(slot.kind, _constant_kind(known.options[slot.name])) for slot in plan.options
         )
         if code is None or code.launch != plan.launch or not (same and defaults and options):
             return
@@ -459,9 +467,34 @@ def _constant_kind(value: Any) -> str:
     return "n" if type(value) is int and abs(value) < 2**62 else "o"
 
 
+def _shared(kind: str, kinds: Iterable[str]) -> str:
+    """Return the kind of a slot: constants that were of several kinds are objects."""
+    return "o" if kind in native_plan.CONSTANT and {*kinds} != {kind} else kind
+
+
+def _covers(slot: str, kind: str) -> bool:
+    """Say whether a slot of one kind takes arguments of another."""
+    return slot == kind or (slot == "o" and kind in native_plan.CONSTANT)
+
+
 def with_options(names: Sequence[str], call: Call) -> tuple[str, ...]:
     """Return the options that launchers take by name once they know a call, too."""
     return (*names, *sorted(set(call.asked) - set(names)))
+
+
+def widen(letters: str, call: Call) -> str:
+    """Return by parameter the letter for all constants so far: "k" where there were two.
+
+    `letters` are what this returned for the latest launch; the call's own kinds become these.
+    """
+    found = "".join(
+        one if kind not in CONSTANT or kind == one else kind if one not in CONSTANT else "k"
+        for one, kind in zip(letters or call.kinds, call.kinds, strict=True)
+    )
+    call.kinds = "".join(
+        one if kind in CONSTANT else kind for one, kind in zip(found, call.kinds, strict=True)
+    )
+    return found
 
 
 def accepts(source: KernelSource, call: Call, *, guarded: bool = False) -> bool:

@@ -22,8 +22,11 @@ and adds an entry to the table. For a kernel `add(x_ptr, n, BLOCK)` it reads
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 from workbench.devices.streams import raw_stream
 from workbench.launch.abi import Runner
@@ -216,9 +219,58 @@ def exact_key(value: Any) -> Any:
         return kind, *map(exact_key, cast("tuple[Any, ...]", value))
     if kind.__name__ == "constexpr":
         return kind, exact_key(value.value)
-    if kind.__eq__ is object.__eq__:
+    if kind.__eq__ is object.__eq__ or kind.__module__ == "workbench.language.dtypes":
         return kind, value
+    if kind.__module__ == "numpy" and (number := _plain_number(value)) is not None:
+        return kind, exact_key(number)
+    fields = _fields_alone(kind)
+    if fields is not None and (held := value.__dict__).keys() == fields:
+        return kind, *map(exact_key, held.values()), *held
     return kind, describe_value(value)
+
+
+def _plain_number(value: Any) -> Any:
+    """Return the number that a NumPy scalar is; None for one that is more than its `item()`."""
+    try:
+        number = value.item()
+    except Exception:  # no scalar
+        return None
+    kind = number.__class__
+    return number if kind in (int, float, bool) and value.dtype.kind in "biuf" else None
+
+
+#: By class: what `_fields_alone` found.
+_fields: WeakKeyDictionary[type, frozenset[str] | None] = WeakKeyDictionary()
+
+
+def _fields_alone(kind: type) -> frozenset[str] | None:
+    """Return the fields of a frozen dataclass that is compared as `dataclass` made it; else None.
+
+    Where an object's dict holds these, and slots hold nothing, they are all that there is to it.
+    """
+    try:
+        return _fields[kind]
+    except (KeyError, TypeError):
+        pass
+    own = vars(kind)
+    made = own.get("__dataclass_params__")
+    found = None
+    if made is not None and made.frozen and made.eq and _is_generated(own.get("__eq__")):
+        slots = any(vars(one).get("__slots__") for one in kind.__mro__)
+        builtin = any(one is not object and not one.__flags__ & _HEAP for one in kind.__mro__)
+        if not slots and not builtin and kind.__getattribute__ is object.__getattribute__:
+            found = frozenset(field.name for field in dataclasses.fields(kind))
+    with suppress(TypeError):
+        _fields[kind] = found
+    return found
+
+
+#: Flag of classes that Python code made.
+_HEAP = 1 << 9
+
+
+def _is_generated(method: Any) -> bool:
+    return getattr(getattr(method, "__code__", None), "co_filename", "") == "<string>"
 
 
 def flattened(value: Any) -> tuple[tuple[Any, ...], list[Any]]:

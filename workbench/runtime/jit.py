@@ -143,6 +143,8 @@ class JITFunction(JITCallable, KernelInterface[T]):
         self._launch: Callable[..., Any] = self._first_launch
         #: Options that launchers take by name.
         self._options = OPTIONS
+        #: By parameter: the letter that covers the constants it was given so far.
+        self._constants = ""
         self._fast: dict[tuple[str, int, tuple[Any, ...]], fastpath.FastPath] = {}
 
     # -- what it is -----------------------------------------------------------------------
@@ -418,6 +420,10 @@ class JITFunction(JITCallable, KernelInterface[T]):
         with self._lock:
             # Calls with an option and without it share a launcher, which would change else.
             options = self._options = fastpath.with_options(self._options, call)
+            # Constants of two kinds share one as well.
+            before, self._constants = self._constants, fastpath.widen(self._constants, call)
+            if "k" in self._constants and self._constants != before:
+                self._fast.clear()  # paths for one kind of constants are not taken any more
             identity = call.kinds, place, (options, guarded, *map(guard_key, reached))
             path = self._fast.get(identity)
             if path is None:
