@@ -98,6 +98,42 @@ def test_what_a_setting_decides_is_asked_at_each_launch(
     assert "debug" not in dict(launch(kernel, **options).signature.options)
 
 
+@pytest.mark.parametrize("times", [1, 2 * fastpath.NATIVE_AFTER])
+@pytest.mark.parametrize("by_variable", [False, True])
+def test_what_is_fused_is_decided_at_each_launch(
+    times: int, by_variable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = wb.jit(add.fn)
+    for fused in (True, False, True):
+        with knobs.language.scope():
+            if by_variable:
+                monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", str(int(fused)))
+            else:
+                knobs.language.default_fp_fusion = fused
+            for _ in range(times):
+                options = dict(launch(kernel).signature.options)
+                assert options.get("enable_fp_fusion", True) is fused
+
+
+@pytest.mark.parametrize("times", [1, 2 * fastpath.NATIVE_AFTER])
+@pytest.mark.parametrize(
+    ("group", "name", "option"),
+    [(knobs.runtime, "debug", ("debug", True)),
+     (knobs.language, "default_fp_fusion", ("enable_fp_fusion", False))],
+)  # fmt: skip
+def test_settings_are_heard_that_do_not_go_to_the_environment(
+    times: int, group: Any, name: str, option: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(knobs, "propagate_env", False)
+    kernel = wb.jit(add.fn)
+    for _ in range(times):
+        launch(kernel)
+    with group.scope():
+        setattr(group, name, option[1])
+        assert option in launch(kernel).signature.options
+    assert option not in launch(kernel).signature.options
+
+
 def test_kernels_with_assertions_are_launched_by_native_code(
     careful: list[dict[str, Any]],
 ) -> None:

@@ -413,7 +413,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         ]
         if kernel.target == "cpu":
             reached.append((guards.STATE, "on", guarded))
-        reached += knobs.deciding_launches(call.options)
+        reached += knobs.deciding_launches()
         watched = replace(self.captures, guards=[*self.captures.guards, *reached])
         # Where an array says it, one launcher serves all GPUs.
         place = int(gpu) if "t" in call.kinds else device

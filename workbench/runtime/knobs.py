@@ -10,7 +10,7 @@ tools of Triton's own (`build amd proton redis`) are accepted and steer nothing 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypedDict
 
@@ -248,19 +248,14 @@ language = language_knobs()
 nvidia = nvidia_knobs()
 
 
-def deciding_launches(options: Mapping[str, Any]) -> list[Guard]:
-    """Return what says, for what has just been launched, that settings still decide the same.
-
-    Where they have no say in a launch's `options`, that is one question: whether assertions are
-    turned on, which goes through the environment from Python, too.
-    """
-    debug, fusion = (
-        group.knob_descriptors[name].places(group)
-        for group, name in ((runtime, "debug"), (language, "default_fp_fusion"))
-    )
-    decided = not options.keys().isdisjoint(("debug", "enable_fp_fusion"))
-    places = (*debug, *fusion) if decided else debug[1:]
-    return [(space, key, space.get(key, ABSENT)) for space, key in places]
+def deciding_launches() -> list[Guard]:
+    """Return what says that settings decide of a launch what they decide now."""
+    settings = ((runtime, "debug"), (language, "default_fp_fusion"))
+    return [
+        (space, key, space.get(key, ABSENT))
+        for group, name in settings
+        for space, key in group.knob_descriptors[name].places(group)
+    ]
 
 
 def refresh_knobs() -> None:
