@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum, IntEnum
 from itertools import product
 from math import inf, nan
 from typing import Any, NamedTuple
@@ -42,6 +43,16 @@ class Own:
 
     def __hash__(self) -> int:
         return 1
+
+
+class Colour(Enum):
+    RED = 1
+    BLUE = 2
+
+
+class Level(IntEnum):
+    LOW = 1
+    HIGH = 2
 
 
 class Slots:
@@ -153,6 +164,10 @@ def of_any_kind(o, C: tl.constexpr):
         tl.store(o, C)
 
 
+def of_no_kind(o, C: tl.constexpr):
+    tl.store(o, 7.0)
+
+
 def with_default(o, C: tl.constexpr = 3, *, negated: tl.constexpr = False):
     tl.store(o, -C if negated else C)
 
@@ -181,6 +196,27 @@ def test_options_of_two_kinds_by_turns() -> None:
         made = kernel[(1,)](out, C=n % 2, num_warps=warps)
         assert out.item() == n % 2
         assert dict(made.signature.options).get("num_warps") == warps
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[Colour.RED, Colour.BLUE], [Level.LOW, Level.HIGH], [Held(1), Held(2)],
+     [Held(Level.LOW), Held(1)], [Colour, Level], [Colour.RED, None]],
+)  # fmt: skip
+def test_objects_by_turns_have_few_launchers(values: list[Any]) -> None:
+    kernel = wb.jit(of_no_kind)
+    out = torch.zeros(1)
+    for n in range(50):
+        kernel[(1,)](out, C=values[n % 2])
+    assert len(kernel._fast) <= 2
+
+
+def test_objects_that_are_made_for_each_call_do_not_pile_up_launchers() -> None:
+    kernel = wb.jit(of_no_kind)
+    out = torch.zeros(1)
+    for n in range(50):
+        kernel[(1,)](out, C=Held(n % 2))
+    assert len(kernel._fast) <= 16
 
 
 def test_exact_keys() -> None:

@@ -70,6 +70,9 @@ class NoGridError(LaunchError, RuntimeError):
     code = "K507"
 
 
+#: Launchers of one kernel that are kept; objects that are made for each call may want one each.
+_MOST_PATHS = 16
+
 #: By thread: kernels (their ids) whose latest launcher is asked already for the call in hand.
 _asked = threading.local()
 
@@ -425,9 +428,9 @@ class JITFunction(JITCallable, KernelInterface[T]):
             if "k" in self._constants and self._constants != before:
                 self._fast.clear()  # paths for one kind of constants are not taken any more
             identity = call.kinds, place, (options, guarded, *map(guard_key, reached))
-            path = self._fast.get(identity)
+            path = self._fast.pop(identity, None)
             if path is None:
-                path = self._fast[identity] = fastpath.FastPath(
+                path = fastpath.FastPath(
                     self.kernel_source,
                     call,
                     gpu,
@@ -438,6 +441,9 @@ class JITFunction(JITCallable, KernelInterface[T]):
                     options=options,
                     guarded=guarded,
                 )
+            self._fast[identity] = path  # the latest last
+            if len(self._fast) > _MOST_PATHS:
+                del self._fast[next(iter(self._fast))]
             choose = self._chooser(kernel, call, device)
             checked = self._chooser(kernel, call, device, checked=True) if guarded else None
             path.add(kernel, call, runner, choose, checked)

@@ -380,15 +380,16 @@ class Walk:
             space = module_dict(thing)
             for name in sorted(names & space.keys()):
                 if not is_a(space[name], types.ModuleType):
-                    self._watched.entry(space, name, space[name])
+                    self._watched.entry(thing, space, name, space[name])
             return
         if is_a(thing, type):
             for kinds in (mro_of(thing), mro_of(kind_of(thing))):
-                self._watch_spaces([own_dict(one) for one in kinds if is_users_type(one)], names)
+                users = filter(is_users_type, kinds)
+                self._watch_spaces([(one, own_dict(one)) for one in users], names)
             return
         space = dict_of(thing)
         if space is not None:
-            self._watch_spaces([space], names)
+            self._watch_spaces([(thing, space)], names)
             if holder.all or self._everything:
                 keys = frozenset(space)
                 self._watched.check((id(space), keys), lambda: space.keys() == keys)
@@ -400,13 +401,16 @@ class Walk:
                     lambda member=member, before=before: slot_or_absent(member, thing) is before,
                 )
 
-    def _watch_spaces(self, spaces: Sequence[Any], names: set[str]) -> None:
-        """Watch names of dicts: not only of the first that has one, for `super()` asks the next."""
-        for space in spaces:
+    def _watch_spaces(self, spaces: Sequence[tuple[Any, Any]], names: set[str]) -> None:
+        """Watch names of (owner, dict) pairs.
+
+        Not only of the first that has one, for `super()` asks the next.
+        """
+        for owner, space in spaces:
             here = names & space.keys()
             for name in sorted(here):
-                self._watched.entry(space, name, space[name])
-            self._watched.absent(space, names - here)
+                self._watched.entry(owner, space, name, space[name])
+            self._watched.absent(owner, space, names - here)
 
     # -- values ---------------------------------------------------------------------------
     def _take(self, where: str, value: Any, goes: bool) -> None:

@@ -76,20 +76,24 @@ class Watched:
     def __bool__(self) -> bool:
         return bool(self._identity)
 
-    def entry(self, space: Any, name: str, value: Any) -> None:
-        """Watch an entry of a dict, or of a class's own dict."""
+    def entry(self, owner: Any, space: Any, name: str, value: Any) -> None:
+        """Watch an entry of a dict, or of a class's own dict.
+
+        The owner is known by its identity: a view of a class's dict is made anew each time.
+        """
         rows: list[Any] = self._dicts if type(space) is dict else self._classes
         rows.append((space, name, value))
-        self._identity.append((id(cast("Any", space)), name, id(value)))
+        self._kept.append(owner)
+        self._identity.append((id(owner), name, id(value)))
 
-    def absent(self, space: Any, names: Iterable[str]) -> None:
+    def absent(self, owner: Any, space: Any, names: Iterable[str]) -> None:
         """Watch names that a dict, or a class's own, does not have."""
         found = frozenset(names)
         if found:
             found = self._sets.setdefault(found, found)
             self._absent.append((space.keys(), found))
-            self._kept.append(space)
-            self._identity.append((id(space), found))
+            self._kept.append(owner)
+            self._identity.append((id(owner), found))
 
     def cell(self, cell: types.CellType, value: Any) -> None:
         """Watch a variable that a function captured."""
