@@ -227,6 +227,45 @@ def test_an_option_among_the_constexprs_of_a_config_is_told():
         wb.Config({"BLOCK": 4, "num_warps": 2}, num_warps=2)
 
 
+@pytest.mark.parametrize("given", [{"warps": 8}, {"stages": 1}, {"ctas": 2}])
+def test_an_option_under_its_short_name_is_told_where_launches_refuse_it(given):
+    def kernel(x, BLOCK: tl.constexpr):
+        tl.store(x, BLOCK)
+
+    def own(x, BLOCK: tl.constexpr, warps: tl.constexpr, stages: tl.constexpr, ctas: tl.constexpr):
+        tl.store(x, BLOCK)
+
+    (short,) = given
+    config = wb.Config({"BLOCK": 4} | given, num_ctas=4)
+    with pytest.warns(UserWarning, match=f"{short}=. among .* contradicts its option num_{short}"):
+        wb.autotune([config], key=[])(wb.jit(kernel))
+    free = wb.Config({"BLOCK": 4} | given, num_warps=None, num_stages=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        wb.autotune([config], key=[])(wb.jit(own))
+        wb.autotune([free], key=[])(wb.jit(kernel))
+
+
+def test_a_heuristic_that_takes_nothing_says_how_it_is_called():
+    kernel = wb.heuristics({"BLOCK": lambda: 4})(wb.jit(store_ones.fn))
+    arrays = [np.zeros(4, np.float32)] * 2
+    with pytest.raises(
+        wb.KernelError, match=r"the heuristic for 'BLOCK' cannot be called: .*0 pos"
+    ):
+        kernel[(1,)](*arrays, 4)
+    raising = wb.heuristics({"BLOCK": lambda args: len(3)})(wb.jit(store_ones.fn))
+    with pytest.raises(TypeError, match="has no len"):
+        raising[(1,)](*arrays, 4)
+
+
+@pytest.mark.parametrize("found", [None, "fast", {}])
+def test_a_model_that_gives_no_number_is_told(found):
+    model = {"perf_model": lambda BLOCK, **_: found if BLOCK == 4 else 1.0, "top_k": 1}
+    kernel = tuned([], prune_configs_by=model)
+    with pytest.raises(wb.KernelError, match="perf_model returns a number for each Config, got "):
+        kernel[(1,)](*[np.zeros(7, np.float32)] * 3, 7)
+
+
 @wb.jit
 def store_ones(first_ptr, second_ptr, n, BLOCK: tl.constexpr):
     offsets = tl.arange(0, BLOCK)

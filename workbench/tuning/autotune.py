@@ -15,8 +15,9 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from numbers import Number
 from typing import Any
 
 from workbench.devices import arrays
@@ -132,6 +133,8 @@ class Autotuner(_Wrapper):
         self.configs = several(() if configs is None else configs, what, hint, Config) or [
             Config({})
         ]
+        for config in self.configs:
+            config.tell_contradictions(self.arg_names)
         self.keys = several(key, "key is a list of parameters' names", 'e.g. ["n"]', str)
         self.cache: dict[tuple[Any, ...], Config] = {}
         self.reset_to_zero = self._of_parameters("reset_to_zero", reset_to_zero)
@@ -448,7 +451,14 @@ class Autotuner(_Wrapper):
             return configs
         model = self.perf_model
         cost = {c: _called(model, **{**nargs, **kwargs, **c.all_kwargs()}) for c in configs}
-        return sorted(configs, key=lambda c: cost[c])[:most]
+        try:
+            return sorted(configs, key=lambda c: cost[c])[:most]
+        except TypeError:  # they have no order
+            odd = shown(_odd(cost.values()), 40)
+            raise AutotunerError(
+                f"perf_model returns a number for each Config, got {odd}",
+                hint="have it return the expected time",
+            ) from None
 
     # -- the disk -------------------------------------------------------------------------
     def _stored_at(
@@ -471,16 +481,25 @@ class Autotuner(_Wrapper):
 
 def _called(prune: Callable[..., Any], *args: Any, **given: Any) -> Any:
     """Call a function of `prune_configs_by`; raises OptionError K105 where it cannot be."""
+    hint = "early_config_prune(configs, named_args, **kwargs), perf_model(**all_arguments)"
+    return _asked("a function of prune_configs_by", hint, prune, *args, **given)
+
+
+def _asked(what: str, hint: str, function: Callable[..., Any], /, *args: Any, **given: Any) -> Any:
+    """Call a function of a user's; raises OptionError K105 where it takes other arguments."""
     try:
-        return prune(*args, **given)
+        return function(*args, **given)
     except TypeError as error:
-        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+        trace = error.__traceback__
+        if trace is None or trace.tb_next is not None:
             raise  # its own code does that
-        raise OptionError(
-            f"a function of prune_configs_by cannot be called: {error}",
-            hint="early_config_prune(configs, named_args, **kwargs), perf_model(**all_arguments)",
-            code="K105",
-        ) from None
+        raise OptionError(f"{what} cannot be called: {error}", hint=hint, code="K105") from None
+
+
+def _odd(values: Iterable[Any]) -> Any:
+    """Return the first of values that cannot be ordered which is no number."""
+    found = list(values)
+    return next((v for v in found if not isinstance(v, Number)), found[0])
 
 
 def _most(top_k: Any, count: int) -> int:
@@ -514,7 +533,9 @@ class Heuristics(_Wrapper):
         """Return named arguments with the computed ones added."""
         named = dict(zip(self.arg_names, args, strict=False))
         for name, compute in self.values.items():
-            given[name] = compute(Asked({**named, **given}, f"the heuristic for '{name}'"))
+            what = f"the heuristic for '{name}'"
+            hint = f"it takes the dict of all arguments: lambda args: ... (for '{name}')"
+            given[name] = _asked(what, hint, compute, Asked({**named, **given}, what))
         return given
 
     def run(self, *args: Any, **given: Any) -> Any:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from workbench.launch.options import SHORT_FORMS
 from workbench.source import OptionError, shown
 from workbench.source.given import by_name, instance
 from workbench.source.warning import warn_user
@@ -73,6 +74,16 @@ class Config:
             del found["num_ctas"]
         found.pop("ir_override", None)
         return found
+
+    def tell_contradictions(self, parameters: Sequence[str]) -> None:
+        """Warn of options under their short names (no kernel's parameters) that launches refuse."""
+        own = self.launch_kwargs()
+        for short, name in SHORT_FORMS.items():
+            if short in own.keys() - {*parameters} and own.get(name, own[short]) != own[short]:
+                warn_user(
+                    f"{short}={shown(own[short], 40)} among a Config's constexprs contradicts its "
+                    f"option {name}={own[name]}: write Config({{...}}, {name}=...)"
+                )
 
     def short(self) -> str:
         """Return what it sets in few words.
