@@ -45,6 +45,11 @@ class Own:
         return 1
 
 
+class Changing:
+    def __init__(self, a: Any) -> None:
+        self.a = a
+
+
 class Colour(Enum):
     RED = 1
     BLUE = 2
@@ -164,6 +169,17 @@ def of_any_kind(o, C: tl.constexpr):
         tl.store(o, C)
 
 
+def stored_member(o, C: tl.constexpr):
+    tl.store(o, C.a)
+
+
+def with_or_without(o, x):
+    if x is None:
+        tl.store(o, 5.0)
+    else:
+        tl.store(o, tl.load(x))
+
+
 def of_no_kind(o, C: tl.constexpr):
     tl.store(o, 7.0)
 
@@ -203,20 +219,48 @@ def test_options_of_two_kinds_by_turns() -> None:
     [[Colour.RED, Colour.BLUE], [Level.LOW, Level.HIGH], [Held(1), Held(2)],
      [Held(Level.LOW), Held(1)], [Colour, Level], [Colour.RED, None]],
 )  # fmt: skip
-def test_objects_by_turns_have_few_launchers(values: list[Any]) -> None:
+def test_objects_by_turns_have_few_launchers(values: list[Any], careful: list[Any]) -> None:
     kernel = wb.jit(of_no_kind)
     out = torch.zeros(1)
     for n in range(50):
+        if n == 4:
+            careful.clear()
         kernel[(1,)](out, C=values[n % 2])
     assert len(kernel._fast) <= 2
+    assert not careful
 
 
 def test_objects_that_are_made_for_each_call_do_not_pile_up_launchers() -> None:
-    kernel = wb.jit(of_no_kind)
+    kernel = wb.jit(stored_member)
     out = torch.zeros(1)
     for n in range(50):
         kernel[(1,)](out, C=Held(n % 2))
+        assert out.item() == n % 2
+    assert len(kernel._fast) == 2
+    for n in range(20):
+        kernel[(1,)](out, C=Held(n))
+        assert out.item() == n
     assert len(kernel._fast) <= 16
+
+
+def test_an_earlier_launcher_takes_no_object_that_was_changed() -> None:
+    kernel = wb.jit(stored_member)
+    out, objects = torch.zeros(1), [Changing(1), Changing(2)]
+    for n in range(40):
+        objects[0].a = 3 + n // 10
+        kernel[(1,)](out, C=objects[n % 2])
+        assert out.item() == objects[n % 2].a
+
+
+def test_an_array_and_none_by_turns(careful: list[Any]) -> None:
+    kernel = wb.jit(with_or_without)
+    out, x = torch.zeros(1), torch.full((1,), 8.0)
+    for n in range(3 * LONG):
+        if n == 4:
+            careful.clear()
+        kernel[(1,)](out, x if n % 2 else None)
+        assert out.item() == (8 if n % 2 else 5)
+    assert not careful
 
 
 def test_exact_keys() -> None:

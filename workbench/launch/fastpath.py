@@ -8,7 +8,7 @@ it does not know to the one before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import cached_property, reduce
 from typing import Any
@@ -39,7 +39,7 @@ from workbench.launch.options import is_heard
 from workbench.source import KernelSource
 from workbench.source.arguments import Argument
 from workbench.source.captures import Captures
-from workbench.source.watched import Watched
+from workbench.source.watched import Watched, holds
 
 #: Launches after which native code pays (it takes about 20 ms to make).
 NATIVE_AFTER = 32
@@ -74,6 +74,7 @@ class FastPath:
         self._guarded = guarded
         self._options = options
         self._source = source
+        self._kinds = call.kinds
         self._on_gpu = on_gpu
         self._guards = captured.guards
         self._publish = publish
@@ -140,6 +141,23 @@ class FastPath:
             return lambda plain: run_checked
         arrays = [place for _, place in known.arrays]
         return lambda plain: guarding(program, known.count, arrays, plain, run_checked)
+
+    def knows(self, values: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
+        """Say whether its launchers may take a call, for which they are not the latest.
+
+        Args:
+            values: what it gives of the parameters.
+            options: what it gives besides.
+        """
+        if not options.keys() <= set(self._options):
+            return False
+        parameters = self._source.parameters
+        try:
+            named = {p.name: values.get(p.name, p.default) for p in parameters}
+            key = table_key(self._source, self._kinds, named, options, self._options)
+            return key in self._table and all(map(holds, self._guards))
+        except Exception:  # they are arguments of another kind
+            return False
 
     def activate(self) -> None:
         """Have calls go to these launchers from now on."""

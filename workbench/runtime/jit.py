@@ -386,18 +386,23 @@ class JITFunction(JITCallable, KernelInterface[T]):
     ) -> Any:
         """Take over from a launcher that does not know a call.
 
-        It may be one that was kept while launches of another kind became the latest: those know.
+        It may be one that was kept while launches of another kind became the latest, or an earlier
+        one knows: objects by turns have one each.
         """
         options = {name: value for name, value in options.items() if value is not NOT_GIVEN}
         if extra:
             return self._call(grid, *values.values(), *extra, **options)
-        given = {name: value for name, value in values.items() if value is not NOT_GIVEN}
-        given |= options
+        values = {name: value for name, value in values.items() if value is not NOT_GIVEN}
+        given = values | options
         asked: set[int] = _asked.__dict__.setdefault("kernels", set())
         if id(self) in asked:
             return self._launch_and_install(grid, **given)
         asked.add(id(self))
         try:
+            for path in reversed(list(self._fast.values())):
+                if path.knows(values, options):
+                    path.activate()
+                    break
             return self._launch(grid, **given)
         finally:
             asked.discard(id(self))
