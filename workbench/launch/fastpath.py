@@ -151,6 +151,8 @@ class FastPath:
         """
         if not options.keys() <= set(self._options):
             return False
+        if self._on_gpu and "t" not in self._kinds:
+            return False  # no array says that the call is for this GPU
         parameters = self._source.parameters
         try:
             named = {p.name: values.get(p.name, p.default) for p in parameters}
