@@ -1,7 +1,7 @@
 """The instructions behind the hooks of targets/simt, as inline PTX where LLVM has no words.
 
 A thread's numbers, shuffles and barriers are LLVM's intrinsics for NVPTX. f32 uses the special
-function unit where it is within 3 ulp (ex2) or 2 (lg2, rsqrt, sqrt, rcp; PTX ISA 9.0, `.approx` forms).
+function unit where it is within 3 ulp (ex2) or 2 (lg2, rsqrt, sqrt, rcp; PTX ISA 9.0, `.approx`).
 """
 
 from __future__ import annotations

@@ -346,8 +346,8 @@ class Hardware(ABC):
 
         None where it does not: functions.py has formulas for most. They are made of these, which
         f32 must have: exp2 log2 sqrt sqrt_rn rsqrt div div_rn reciprocal, and exp or
-        multiply_down (a product rounded down). Within 2 ulp (exp2 3), _rn rounded to nearest. It may have
-        fma_saturated, which ends between 0 and 1 and makes 0 of a NaN.
+        multiply_down (a product rounded down). Within 2 ulp (exp2 3), _rn rounded to nearest. It
+        may have fma_saturated, which ends between 0 and 1 and makes 0 of a NaN.
         """
         if function in ("div", "div_rn"):
             return lambda v: emit.pure(f"fdiv {type} {v[0]}, {v[1]}")
