@@ -56,7 +56,7 @@ def test_pointers_that_are_moved_often_are_looked_at_once(monkeypatch: pytest.Mo
     profile = deep(lambda: _profile(sum_of_offsets(100)))()
     asked = [
         n for (file, _, name), (n, *_) in profile.items()
-        if name == "_made_of" and file.endswith("simt/memory.py")
+        if name == "_made_of" and file.endswith("simt/room.py")
     ]  # fmt: skip
     (looks,) = asked
     assert looks < 500
