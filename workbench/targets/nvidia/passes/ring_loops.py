@@ -48,6 +48,8 @@ _AT_ONCE = 2
 class Plan:
     """The ring of a loop: its slots, how many rounds ahead copies start, and who reads it.
 
+    Of one slot copies start at the end of a round, for the next one.
+
     product: one that is waited for a round later, if there is one.
     late: one that is started a round later, if there is one.
     together: of so many rounds copies start at one time, and are waited for. Slots and distance
@@ -130,6 +132,8 @@ class RingLoop:
     def _loop(self, ahead: Ahead, buffers: list[Value], barriers: Value | None) -> Op:
         if self.plan.together > 1:
             return self._loop_together(ahead, buffers)
+        if self.plan.slots == 1:
+            return self._loop_of_one_slot(ahead, buffers)
         builder, loop = self.builder, self.loop
         carried, arguments = _Carried(), loop.body.arguments
         index, any_more, state, waiting, last_slot = self._begun(ahead)
@@ -198,6 +202,31 @@ class RingLoop:
             self.builder.insert(SharedStore(tile, buffer, slot))
         if tiles and not any(staged.in_place and staged.is_vectors for staged in self.found):
             self.builder.insert(FenceProducts())
+
+    def _loop_of_one_slot(self, ahead: Ahead, buffers: list[Value]) -> Op:
+        """Insert the loop that starts copies of the next round behind all that reads this one's.
+
+        Tables of addresses are read in front of what the round computes.
+        """
+        builder, loop, zero = self.builder, self.loop, self._number(0)
+        carried, arguments = _Carried(), loop.body.arguments
+        index, any_more, state, _, _ = self._begun(ahead)
+        next_index = carried.add(index, "ahead")
+        shadows = {a: carried.add(value, a.hint) for a, value in state.items()}
+        runs = None if any_more is None else carried.add(any_more, "runs")
+        with builder.block() as body:
+            self._meet_for_copies()
+            tables = ahead.looked_up(next_index, dict(shadows), runs)
+            reading = _Reading(self.early, self.found, buffers, zero, builder)
+            replaced = reading.write(self.plan, lambda: None)
+            yields = [replaced.get(v, v) for v in loop.body.yields]
+            builder.insert(BlockBarrier())
+            moved = ahead.copy(tables, zero, -1)
+            following, more = self._following(next_index, runs)
+            ends = [following, *(moved[a] for a in shadows), *([] if more is None else [more])]
+            builder.insert(loop.body.terminator.changed(values=(*yields, *ends)))
+        block = Block((*arguments, *carried.inside), tuple(body))
+        return builder.insert(loop.changed(inits=(*loop.inits, *carried.inits), body=block))
 
     def _loop_together(self, ahead: Ahead, buffers: list[Value]) -> Op:
         """Insert the loop where the copies of several rounds start together.
