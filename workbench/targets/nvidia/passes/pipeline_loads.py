@@ -79,8 +79,8 @@ _BARRIER_BYTES = 8
 COMPUTED_FIRST = "computed_first"
 #: What a thread of a loop of products has in registers beside its sums, about: addresses, masks.
 _OTHER_REGISTERS = 72
-#: What it has of those at the least, where threads start the copies of its only product: blocks that might share a
-#: multiprocessor are not kept from it by a slot more (gathered rows by 128x128 and eight warps).
+#: What it has of those at the least, where threads start the copies of its only product: a slot
+#: more may cost a block then (of gathered rows by 128x128 and eight warps, which have 128 in all).
 _FEWEST_REGISTERS = 64
 #: The addresses that it has among those.
 _OTHER_ADDRESSES = 24
