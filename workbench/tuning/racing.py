@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 from workbench.interrupts import may_stop
@@ -131,8 +132,10 @@ class Race:
 
     def _rounds(self, clock: Any) -> None:
         waiting = [n for n, candidate in enumerate(self.candidates) if candidate.running]
+        orders = Random(0)
         while waiting and not self._is_late():
-            for number in waiting:
+            # Always behind the same one, a candidate would run at the clock that this one leaves.
+            for number in orders.sample(waiting, len(waiting)):
                 candidate = self.candidates[number]
                 self._guarded(number, lambda c=candidate: clock.sample(c, BURST))
             self._leave_out()
