@@ -122,6 +122,7 @@ def _attributes(options: Options) -> dict[str, Any]:
     found |= {name: True for name in off if getattr(options, name)}
     chosen = (
         *("copy_narrow", "prefetch_l2", "through_registers", "tma_stores", "keep_operands"),
+        "turns",
         *("warp_specialize", "persistent", "reorder", "tickets", "most_rounds", "cluster"),
     )
     found |= {name: held for name in chosen if (held := getattr(options, name)) is not None}

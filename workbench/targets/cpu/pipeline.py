@@ -59,6 +59,7 @@ UNOBEYED = Unobeyed(
         "persistent": _POOL,
         "tickets": _POOL,
         "tma_stores": _ONE_THREAD,
+        "turns": _ONE_THREAD,
         "most_rounds": _POOL,
         "cluster": _POOL,
         "launch_pdl": "launches on a processor run one after the other",

@@ -99,6 +99,12 @@ class Instructions(Device):
         emit.declare(name, f"declare void @{name}(i32, i32) convergent nounwind")
         emit.do(f"call void @{name}(i32 {number}, i32 {warps * self.lanes})")
 
+    def tell_warps(self, emit: Emitter, number: int | str, warps: int) -> None:
+        """PTX ISA 9.0, barrier.cta.arrive.aligned with a number of threads."""
+        name = "llvm.nvvm.barrier.cta.arrive.aligned.count"
+        emit.declare(name, f"declare void @{name}(i32, i32) convergent nounwind")
+        emit.do(f"call void @{name}(i32 {number}, i32 {warps * self.lanes})")
+
     def store_matrices(
         self, emit: Emitter, address: str, words: Sequence[str], *, turned: bool
     ) -> None:

@@ -215,6 +215,10 @@ class Hardware(ABC):
         """
         raise TargetError(f"{self.name} has no barriers of some of a block's warps")
 
+    def tell_warps(self, emit: Emitter, number: int | str, warps: int) -> None:
+        """Have those of so many warps that wait at barrier `number` know that these came by."""
+        raise TargetError(f"{self.name} has no barriers of some of a block's warps")
+
     def store_matrices(
         self, emit: Emitter, address: str, words: Sequence[str], *, turned: bool
     ) -> None:

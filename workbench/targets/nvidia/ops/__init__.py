@@ -23,12 +23,14 @@ from workbench.targets.nvidia.ops.tensors import (
     TensorStore,
 )
 from workbench.targets.nvidia.ops.tickets import Draw, Drawn
+from workbench.targets.nvidia.ops.turns import AwaitTurn, PassTurn
 
 __all__ = [
     "Arrive",
     "AsyncCopy",
     "Await",
     "AwaitStores",
+    "AwaitTurn",
     "Barriers",
     "ClusterBarrier",
     "CommitCopies",
@@ -39,6 +41,7 @@ __all__ = [
     "HasPeers",
     "Kept",
     "MakeTensorMap",
+    "PassTurn",
     "RenewBarriers",
     "Scale",
     "ScaleProducts",
