@@ -93,6 +93,15 @@ def test_few_registers_less_for_a_block_more():
     assert BLOCKS_WANTED not in in_gpu_ir(dkv_of(128)).attributes
 
 
+def test_no_block_more_where_loops_begin_other_sums():
+    """dQ behind dK and dV: ptxas takes 219 registers, and spills 852 bytes with 168."""
+    sizes = {"HEAD": 64, "BLOCK_M1": 64, "BLOCK_N1": 64, "BLOCK_M2": 64, "BLOCK_N2": 64,
+             "CAUSAL": True, "EVEN": True}  # fmt: skip
+    words = "*fp16:16 " * 7 + "*fp32:16 *fp32:16 fp32 i32:16 i32:16 i32:16"
+    module = tile_ir(attention_backward.fused_gradients, words, sizes, num_warps=4, num_stages=2)
+    assert BLOCKS_WANTED not in in_gpu_ir(with_options(module)).attributes
+
+
 @needs_ptxas
 def test_the_assembler_is_told_of_a_block_more():
     built = build(tile_passes(dkv_of(64), Recorder()), "sm_90a", Recorder())

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import pairwise
 
-from workbench.ir import Block, Module, Op, Value, walk
+from workbench.ir import Block, Module, Op, Tile, Value, walk
 from workbench.layouts import LinearLayout
 from workbench.ops import For
 from workbench.passes.manager import Remarks
@@ -57,7 +58,7 @@ def kept_operands(
     resident = partial(_resident, unit=unit, have=have)
     least, before = resident(staged(kept))
     blocks = 0
-    if not asked and limit is None:
+    if not asked and limit is None and _has_one_sum(module, chip.rules):
         blocks = _blocks_for(staged(kept), unit, least)
         before = max(before, blocks * all_warps(module))
     for readers in tiles:
@@ -73,6 +74,24 @@ def kept_operands(
         text = f"{most} registers of a thread leave room for {blocks} blocks on a multiprocessor"
         remarks.note(None, text, "applied")
     return kept, 0 if kept else blocks
+
+
+def _has_one_sum(module: Module, rules: RuleTable) -> bool:
+    """Say whether each loop of products goes on with the tiles that the one before it carries.
+
+    Where loops begin others, numbers of one are alive in the next, of which nobody knows how many
+    registers they take (of dQ beside dK and dV in one kernel 43).
+    """
+    loops = [
+        op for op in module.walk()
+        if op.repeats and any(rules.later_of(one) for region in op.regions for one in region.ops)
+    ]  # fmt: skip
+    return all(
+        value in before.results
+        for before, after in pairwise(loops)
+        for value in after.operands
+        if isinstance(value.type, Tile)
+    )
 
 
 def _blocks_for(module: Module, unit: Chip, needed: int) -> int:
