@@ -8,6 +8,7 @@ from workbench.analysis.affine import tile_forms
 from workbench.ir import Module, Pointer, Value, element_of
 from workbench.passes.expand_functions import expand_functions
 from workbench.passes.manager import Remarks
+from workbench.passes.widen_small_floats import widen_small_floats
 from workbench.targets.simt.functions import has_function
 from workbench.targets.simt.length import refuse_long
 from workbench.targets.simt.lowering import Lowering, llvm_type
@@ -17,8 +18,11 @@ from workbench.targets.simt.rules import Device
 
 
 def expand(module: Module, remarks: Remarks) -> Module:
-    """Write out functions that have formulas, but for those that functions.py knows better."""
-    return expand_functions(module, remarks, has_function)
+    """Write out functions that have formulas, but for those that functions.py knows better.
+
+    What is then computed on 8-bit floats is computed in a type that GPUs compute in.
+    """
+    return widen_small_floats(expand_functions(module, remarks, has_function), remarks)
 
 
 def lower(module: Module, chip: Device, offsets: dict[int, int]) -> Lowering:
