@@ -66,7 +66,6 @@ from workbench.source.watched import (
     Guard,
     Watched,
     holds,
-    same_items,
 )
 
 
@@ -507,10 +506,7 @@ class Walk:
 
     def _take_items(self, where: str, name: str, value: Any, items: tuple[Any, ...]) -> None:
         if not is_a(value, tuple, frozenset):
-            before = tuple(items)
-            self._watched.check(
-                (id(value), tuple(map(id, before))), lambda: same_items(value, before, _items)
-            )
+            self._watched.contents(value, tuple(items), _items)
         if is_a(value, set, frozenset):
             items = tuple(sorted(items, key=_order))
         if all(map(is_plain, items)):
