@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from workbench.devices.streams import raw_stream
+from workbench.devices.streams import current_device, raw_stream
 from workbench.launch.abi import Runner
 from workbench.launch.conditions import Program, python_lines
 from workbench.launch.descriptors import TensorDescriptor
@@ -65,7 +65,7 @@ def make_launcher(
         source, kinds, on_gpu, guards, device, options=options, guarded=guarded
     )
     names |= {"_table": table, "_slow": slow, "_stream": raw_stream(), "_resolve": resolve_grid}
-    names |= {"_flat": flattened, "_exact": exact_key}
+    names |= {"_flat": flattened, "_exact": exact_key, "_current": current_device}
     exec(compile(text, f"<launcher of {source.name}>", "exec"), names)
     return names["launch"]
 
@@ -126,7 +126,7 @@ def launcher_text(
         "    try:",
         *(f"        _p{n} = {names[n]}.data_ptr()" for n in tensors),
         *(f"        _k{n}, _v{n} = _flat({names[n]})" for n in nested),
-        f"        _run = _table[{', '.join(_key_words(names, kinds, options))}]",
+        f"        _run = _table[{', '.join(_key_words(names, kinds, on_gpu, options))}]",
         "    except Exception:",
         "        _run = None",
         f"    if {' or '.join(['_run is None', *checks])}:",
@@ -148,9 +148,9 @@ def launcher_text(
     return "\n".join(body) + "\n", scope
 
 
-def _key_words(names: Sequence[str], kinds: str, options: Sequence[str]) -> list[str]:
+def _key_words(names: Sequence[str], kinds: str, on_gpu: bool, options: Sequence[str]) -> list[str]:
     """Return what identifies arguments' types and facts, and options: as `table_key` does."""
-    key: list[str] = []
+    key = ["_current()"] if on_gpu and "t" not in kinds else []
     for place, (name, kind) in enumerate(zip(names, kinds, strict=True)):
         match kind:
             case "t":
@@ -175,10 +175,14 @@ def table_key(
     kinds: str,
     values: Mapping[str, Any],
     given: Mapping[str, Any],
+    on_gpu: bool,
     options: Sequence[str] = OPTIONS,
 ) -> Any:
-    """Return the key that the launcher computes for a call."""
-    key: list[Any] = []
+    """Return the key that the launcher computes for a call.
+
+    Where no array says for which GPU a call is, the current one is part of it.
+    """
+    key: list[Any] = [current_device()] if on_gpu and "t" not in kinds else []
     for parameter, kind in zip(source.parameters, kinds, strict=True):
         value = values[parameter.name]
         if kind == "t":

@@ -156,7 +156,8 @@ class Watched:
         if tuple(map(len, parts)) != sizes:
             return False
         # Another object may be an equal number, which is asked of one container after the other.
-        return all(map(all, map(_IDENTITIES, parts, before))) or all(map(call, self._contents))
+        alike: Iterable[Iterable[bool]] = map(_IDENTITIES, parts, before)
+        return all(map(all, alike)) or all(map(call, self._contents))
 
 
 _DICT_GET: Any = vars(dict)["get"]
