@@ -94,8 +94,11 @@ def bind_names(source: KernelSource, args: Sequence[Any], given: Mapping[str, An
     Raises:
         ArgumentError: too many, too few, or doubled arguments (K220, a TypeError).
         UnknownOptionError: a name that nobody knows (K112, a KeyError).
+        UnsupportedSyntaxError: a kernel with * or ** parameters (K215).
     """
     parameters = source.parameters
+    if any(p.is_variadic for p in parameters):
+        source.refuse_variadic()
     names = [p.name for p in parameters]
     if len(args) > len(parameters):
         raise ArgumentError(

@@ -71,6 +71,21 @@ class UnknownOptionError(OptionError, KeyError):
     code = "K112"
 
 
+def option_elsewhere(word: str) -> str | None:
+    """Say where a compile option or the grid is given, None for any other word."""
+    if word == "grid":
+        return "the grid stands in brackets at the launch: kernel[grid](...)"
+    if not is_option(word):
+        return None
+    name = SHORT_FORMS.get(word, word)
+    return f"give it at the launch, kernel[grid](..., {name}=...), or in a Config that tuning tries"
+
+
+def is_option(word: str) -> bool:
+    """Say whether launches take such a compile option, obeyed or not."""
+    return word in SHORT_FORMS or word in DEFAULTS or word in WITHOUT_EFFECT
+
+
 def without_effect(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return those options of a launch that change nothing here; hooks are told of them."""
     return {name: value for name, value in given.items() if name in WITHOUT_EFFECT}
