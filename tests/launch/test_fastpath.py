@@ -22,6 +22,7 @@ from workbench.launch.fastpath import FastPath
 from workbench.launch.grids import resolve_grid
 from workbench.launch.launchers import NOT_GIVEN
 from workbench.runtime import compiling
+from workbench.source import ArgumentError
 from workbench.source.arguments import Argument
 
 torch = pytest.importorskip("torch")
@@ -134,6 +135,16 @@ def test_options_belong_to_the_key():
         front.launch((1,), *arguments(7), BLOCK=4, num_warps=warps)
     assert len(front.careful) == 2
     assert len(front.ran) == 2
+
+
+@pytest.mark.parametrize("launches", [1, 40])
+def test_an_argument_given_twice_is_told_by_warm_launchers_too(launches):
+    kernel, arrays = wb.jit(add.fn), [torch.zeros(7) for _ in range(3)]
+    for _ in range(launches):
+        kernel[(3,)](*arrays, 7, BLOCK=3)
+    assert kernel._launch != kernel._first_launch
+    with pytest.raises(ArgumentError, match="add got 'n' twice, by position and by name"):
+        kernel[(3,)](*arrays, 7, n=7, BLOCK=3)
 
 
 def test_a_grid_may_be_a_function():

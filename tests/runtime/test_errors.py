@@ -5,9 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import workbench as wb
+import workbench.language as tl
 from tests.runtime.kernels import add, fill
 from workbench import KernelError
 from workbench.source import ArgumentError, LaunchError, OptionError
+
+
+@wb.jit
+def starred(x, **n):
+    tl.store(x, 1.0)
 
 
 def caught(action, kind=KernelError):
@@ -41,6 +48,14 @@ def test_too_many_arguments(seven):
 def test_an_argument_given_twice(seven):
     error = caught(lambda: add.interpret[(3,)](*seven, 7, n=7, BLOCK=3), ArgumentError)
     assert error.message == "add got 'n' twice, by position and by name"
+
+
+@pytest.mark.parametrize("given", [{"a": 3}, {"n": 3}, {}])
+def test_a_kernel_names_its_parameters(given):
+    error = caught(lambda: starred[(1,)](1, **given))
+    assert error.code == "K215"
+    assert marked(error) == "n"
+    assert error.hint.startswith("name each parameter")
 
 
 def test_missing_constexpr(seven):

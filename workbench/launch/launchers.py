@@ -67,7 +67,24 @@ def make_launcher(
     names |= {"_table": table, "_slow": slow, "_stream": raw_stream(), "_resolve": resolve_grid}
     names |= {"_flat": flattened, "_exact": exact_key, "_current": current_device}
     exec(compile(text, f"<launcher of {source.name}>", "exec"), names)
-    return names["launch"]
+    return _worded(names["launch"], slow)
+
+
+def _worded(launch: Callable[..., Any], slow: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a launcher that leaves calls to `slow` which Python itself refuses.
+
+    They give an argument twice, by place and by name.
+    """
+
+    def called(grid: Any, /, *args: Any, **given: Any) -> Any:
+        try:
+            return launch(grid, *args, **given)
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+        return slow(grid, {}, args, given)
+
+    return called
 
 
 def supports(source: KernelSource, kinds: str) -> bool:
