@@ -68,6 +68,7 @@ _WORDS: dict[type[ast.expr], str] = {
 _HINTS: dict[type[ast.expr], str] = {
     ast.Lambda: "write a function of its own outside the kernel, with @triton.jit, and call it",
     ast.Dict: "use names, a tuple, or a NamedTuple that is passed to the kernel",
+    ast.Yield: "a kernel stores what it computes through a pointer argument",
     ast.GeneratorExp: "write a loop, or tl.static_range for one that is written out",
 }
 

@@ -88,7 +88,8 @@ def _in_python(symbol: str, a: Any, b: Any) -> Any:
     except (TypeError, ValueError, OverflowError, MemoryError) as error:
         raise KernelTypeError(
             f"'{symbol}' does not take {kind_of(a)} and {kind_of(b)}: "
-            f"{shown(a)} {symbol} {shown(b)}"
+            f"{shown(a)} {symbol} {shown(b)}",
+            hint=_for_object(None if a is None or b is None else ""),
         ) from error
 
 
@@ -113,8 +114,17 @@ def _with_object(symbol: str, a: Any, b: Any, side: Any) -> Any:
         return symbol == "!="
     raise KernelTypeError(
         f"'{symbol}' does not take {describe(a)} and {describe(b)}",
-        hint="compare with 'is None' first" if side is None else "pass a number or a tensor there",
+        hint=_for_object(side) or "pass a number or a tensor there",
     )
+
+
+def _for_object(side: Any) -> str | None:
+    """Say what to do about an operand that is no number, as far as that is known."""
+    if side is None:
+        return "ask first: if x is not None (an argument that is left out may be None)"
+    if isinstance(side, str) and side:
+        return 'texts hold no values of a run: tl.device_print("n =", n) shows one'
+    return None
 
 
 def arithmetic(symbol: str, a: Any, b: Any) -> tensor:

@@ -436,6 +436,10 @@ def _wrong_kind(source: KernelSource, name: str, found: str, expected: str) -> L
 def _instead(found: str) -> str:
     if found == "a list":
         return "pass a tuple, tuple(...), of what the kernel takes apart, or an array"
+    if found == "a dict":
+        return "pass what the kernel reads of it, each as an argument of its own"
+    if "storage" in found:
+        return "pass a dense tensor, e.g. x.to_dense()"
     return "pass a NumPy array, a tensor, or an object that speaks DLPack"
 
 

@@ -25,11 +25,16 @@ class WrongKindError(OptionError, TypeError):
 
 def wrong_kind(what: str, value: Any, hint: str) -> WrongKindError:
     """Return the error for a value; `what` is a sentence that says what is expected."""
-    found = f"{shown(value)} ({_a(type(value).__name__)})" if value is not None else "None"
+    found = f"{shown(value)} ({a(type(value).__name__)})" if value is not None else "None"
     return WrongKindError(f"{what}, got {found}", hint=hint)
 
 
-def _a(noun: str) -> str:
+def a(noun: str) -> str:
+    """Return a noun with its article.
+
+    >>> a("int")
+    'an int'
+    """
     return f"{'an' if noun[:1] in 'AEIOUaeiou' else 'a'} {noun}"
 
 

@@ -44,7 +44,11 @@ class KernelSource:
         with unforked:  # Python 3.11 loses count where threads do this at once
             node = parsed(self.text).body[0]
         if not isinstance(node, ast.FunctionDef):
-            raise CompileError(f"'{self.name}' is not a plain function definition", code="K215")
+            raise CompileError(
+                f"'{self.name}' is not a plain function definition",
+                hint="write it with def, neither async nor as a lambda",
+                code="K215",
+            )
         return node
 
     @property
