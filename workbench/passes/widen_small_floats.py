@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from workbench.ir import I32, Builder, Module, Op, Scalar, Value, element_of, rebuild, with_element
+from workbench.ir import (
+    F32,
+    F64,
+    I32,
+    Builder,
+    Module,
+    Op,
+    Scalar,
+    Value,
+    element_of,
+    rebuild,
+    with_element,
+)
 from workbench.ops import Bitcast, Cast, Constant, Elementwise, Select
 from workbench.ops.numbers import compute_element, round_to
 from workbench.ops.small_floats import SMALL_FLOATS
 from workbench.passes.manager import Remarks
+
+#: What targets may approximate in f32, as what is exact for operands of so few bits: quotients of
+#: e5m2 have up to 33 bits before the point, which a remainder needs all.
+_EXACTLY = {"div": ("div_rn", F32), "rem": ("rem", F64)}
 
 
 def widen_small_floats(module: Module, remarks: Remarks) -> Module:
@@ -33,8 +49,9 @@ def widen_small_floats(module: Module, remarks: Remarks) -> Module:
         element = _small_float(op)
         if element is None or not isinstance(op, Elementwise):
             return None
-        wide = [_widened(builder, value, compute_element(element)) for value in op.inputs]
-        result = builder.add(Elementwise(op.function, tuple(wide)))
+        name, to = _EXACTLY.get(op.function, (op.function, compute_element(element)))
+        wide = [_widened(builder, value, to) for value in op.inputs]
+        result = builder.add(Elementwise(name, tuple(wide)))
         if op.row.compares:
             return result
         if op.row.chooses:

@@ -397,6 +397,8 @@ def _small_float_bits(low: Lowering, pair: list[str], to: Scalar) -> str:
             code = emit.bitwise("or", "i32", code, sign)
             bytes_.append(emit.pure(f"select i1 {is_nan}, i32 {form.nan}, i32 {code}"))
             continue
+        if not form.has_nan:
+            sign = emit.pure(f"select i1 {is_nan}, i32 0, i32 {sign}")
         code = emit.pure(f"select i1 {is_nan}, i32 {form.nan}, i32 {code}")
         bytes_.append(emit.bitwise("or", "i32", code, sign))
     high = emit.shift("shl", "i32", bytes_[1], 8)

@@ -20,9 +20,9 @@ from workbench.targets.simt.rules import Device
 def expand(module: Module, remarks: Remarks) -> Module:
     """Write out functions that have formulas, but for those that functions.py knows better.
 
-    What is then computed on 8-bit floats is computed in a type that GPUs compute in.
+    Before that, what is computed on 8-bit floats goes to types that GPUs compute in.
     """
-    return widen_small_floats(expand_functions(module, remarks, has_function), remarks)
+    return expand_functions(widen_small_floats(module, remarks), remarks, has_function)
 
 
 def lower(module: Module, chip: Device, offsets: dict[int, int]) -> Lowering:
