@@ -29,10 +29,10 @@ def widen_small_floats(module: Module, remarks: Remarks) -> Module:
     """Compute functions of 8-bit floats in the type that holds them, each rounded as a cast is.
 
     Before:
-        %1 = tile.add [%a, %b] : f8e4m3
+        %1 = tile.add [%small, %tiny] : f8e4m3
     After:
-        %2 = tile.cast %a {to = f32} : f32
-        %3 = tile.cast %b {to = f32} : f32
+        %2 = tile.cast %small {to = f32} : f32
+        %3 = tile.cast %tiny {to = f32} : f32
         %4 = tile.add [%2, %3] : f32
         %1 = tile.cast %4 {to = f8e4m3} : f8e4m3
 
