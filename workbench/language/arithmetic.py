@@ -1,4 +1,7 @@
-"""Operators, comparisons and named arithmetic (README.md, rules 3 to 9, 18)."""
+"""Operators, comparisons and mathematical functions (README.md, rules 3 to 9, 18, 24).
+
+The functions themselves stand in functions.py; what is here are operators and what they need.
+"""
 
 from __future__ import annotations
 
