@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import workbench.language as tl
+import workbench.triton as triton
 from tests.language.harness import Typed, error_of, from_text, lowered
 from workbench.ir import F32
 from workbench.source import (
@@ -19,6 +20,11 @@ from workbench.source import (
 )
 
 X = np.zeros(16, np.float32)
+
+
+@triton.jit
+def helper(x):
+    tl.store(x, 1.0)
 
 
 def rendered(text: str, **values: object) -> str:
@@ -469,6 +475,9 @@ def test_a_variable_of_the_function_around_is_no_global(value: object, hint: str
         ("tl.sum(tl.zeros([4, 4], tl.float32), axis=2)", "axes are 0, 1, or counted"),
         ("tl.program_id(3)", "a grid has three axes"),
         ("math.exp(tl.load(x))", "write tl.exp(...)"),
+        ("triton.next_power_of_2(tl.load(x).to(tl.int32))", "compute it before the launch"),
+        ("helper[(1,)](x)", "a kernel calls device functions"),
+        ("tl.make_tensor_descriptor(x, [4, 4], [4, 1], [4, 4]).load(0)", "give one for each axis"),
         ("None + 1", "ask first: if x is not None"),
         ("tl.load(x) + None", "ask first: if x is not None"),
         ("'n = %d' % tl.load(x)", "texts hold no values of a run"),
@@ -478,6 +487,7 @@ def test_a_variable_of_the_function_around_is_no_global(value: object, hint: str
 )
 def test_errors_say_what_to_do(line: str, hint: str):
     text = f"def k(x, B: tl.constexpr):\n    {line}\n"
-    error = error_of(from_text(text, math=math), x=X, B=4)
+    names = {"math": math, "triton": triton, "helper": helper}
+    error = error_of(from_text(text, **names), x=X, B=4)
     assert error.hint is not None
     assert error.hint.startswith(hint)

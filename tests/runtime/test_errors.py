@@ -164,3 +164,32 @@ def test_a_failed_compile_keeps_its_trace(seven):
     assert error.trace is not None
     assert [stage.id for stage in error.trace.trace.stages][:2] == ["source", "ast"]
     assert error.trace.trace.errors[0].code == error.code
+
+
+@wb.jit
+def of_a_class(self, x):
+    tl.store(x, 1.0)
+
+
+@wb.jit
+def adds(out, n):
+    tl.store(out, n + 1)
+
+
+OUT = np.zeros(1, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("launch", "hint"),
+    [
+        (lambda: of_a_class[(1,)](OUT), "no kernel is given an object"),
+        (lambda: adds[(1,)](OUT, 3j), "pass int(...) or float(...) of it"),
+        (lambda: adds[(1,)](OUT, {"n": 3}), "pass what the kernel reads of it"),
+        (lambda: adds[(1,)](OUT, 2**70), "pass it as a float"),
+        (lambda: adds[(1,)](OUT, OUT), "passed as x.item()"),
+        (lambda: adds[(1,)](OUT, 3, target="cuda"), "the arrays say where a launch runs"),
+        (lambda: adds.run(OUT, 3), "write adds.run(..., grid=(...,))"),
+    ],
+)
+def test_wrong_launches_say_what_to_do(launch, hint):
+    assert hint in caught(launch).hint

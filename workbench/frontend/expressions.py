@@ -391,7 +391,11 @@ def _subscript(act: Activation, node: ast.Subscript) -> Any:
                 if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
                     hint += "; how long an array is comes as an argument"
             raise act.error(KernelTypeError, message, node, hint=hint) from error
-    raise act.error(UnsupportedSyntaxError, f"{describe(value)} cannot be indexed", node)
+    launched = "a kernel calls device functions, f(...); launches are made outside of it"
+    raise act.error(
+        UnsupportedSyntaxError, f"{describe(value)} cannot be indexed", node,
+        hint=launched if hasattr(value, "kernel_source") else None,
+    )  # fmt: skip
 
 
 def _key(act: Activation, node: ast.expr) -> Any:

@@ -31,6 +31,7 @@ _OTHERWISE = {
     "list": "use a tuple, (a, b)",
     "map": "write the function on the whole tile, or a loop over tl.static_range",
     "mm": "write tl.dot(a, b)",
+    "next_power_of_2": "compute it before the launch, and pass it as a tl.constexpr",
     "numel": "how many elements a tile has is x.numel; how long an array is comes as an argument",
     "ones": "write tl.full(shape, 1.0, tl.float32)",
     "open": "a kernel reads and writes the arrays that it is passed",

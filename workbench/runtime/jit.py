@@ -194,11 +194,12 @@ class JITFunction(JITCallable, KernelInterface[T]):
     def __call__(self, *args: Any, **given: Any) -> Any:
         """Launch over the grid that `kernel(grid=...)` gave; without one this is an error."""
         if self.grid is None:
-            raise NoGridError(
-                f"{self.__name__} is a kernel: it is launched with a grid, or called in a kernel",
-                hint=f"write {self.__name__}[grid](...)",
-            )
+            raise self._without_grid(f"write {self.__name__}[grid](...)")
         return self[self.own_grid](*args, **given)
+
+    def _without_grid(self, hint: str) -> NoGridError:
+        said = f"{self.__name__} is a kernel: it is launched with a grid, or called in a kernel"
+        return NoGridError(said, hint=hint)
 
     @property
     def own_grid(self) -> Any:
@@ -214,7 +215,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
             return grid
         return lambda meta: grid(**{name: meta[name] for name in names})
 
-    def run(self, *args: Any, grid: Any, warmup: bool = False, **given: Any) -> Any:
+    def run(self, *args: Any, grid: Any = NOT_GIVEN, warmup: bool = False, **given: Any) -> Any:
         """Launch, or with `warmup` only compile; returns the compiled kernel.
 
         Args:
@@ -225,6 +226,8 @@ class JITFunction(JITCallable, KernelInterface[T]):
                 stream), `target=` ("cpu", "interpreter", a chip), `device="cpu"`, `guard=`
                 (whether a launch on the CPU is guarded).
         """
+        if grid is NOT_GIVEN:
+            raise self._without_grid(f"write {self.__name__}.run(..., grid=(...,))")
         if warmup:
             return self._compile_only(args, given, grid)
         if hooks.watchers or self.pre_run_hooks:
@@ -529,7 +532,7 @@ class InterpretedFunction(JITFunction[T]):
         """Return a callable that runs over 1 to 3 integers or a function of the meta dict."""
         return partial(self.run, grid=grid)
 
-    def run(self, *args: Any, grid: Any, warmup: bool = False, **given: Any) -> Any:
+    def run(self, *args: Any, grid: Any = NOT_GIVEN, warmup: bool = False, **given: Any) -> Any:
         """Run in the interpreter, or with `warmup` only make the tile IR."""
         return super().run(*args, grid=grid, warmup=warmup, **{"target": "interpreter", **given})
 
