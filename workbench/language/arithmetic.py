@@ -86,7 +86,7 @@ def _in_python(symbol: str, a: Any, b: Any) -> Any:
         raise KernelTypeError(
             f"'{symbol}' does not take {kind_of(a)} and {kind_of(b)}: "
             f"{shown(a)} {symbol} {shown(b)}",
-            hint=_for_object(None if a is None or b is None else ""),
+            hint=_for_object(symbol, a, b),
         ) from error
 
 
@@ -111,15 +111,15 @@ def _with_object(symbol: str, a: Any, b: Any, side: Any) -> Any:
         return symbol == "!="
     raise KernelTypeError(
         f"'{symbol}' does not take {describe(a)} and {describe(b)}",
-        hint=_for_object(side) or "pass a number or a tensor there",
+        hint=_for_object(symbol, a, b) or "pass a number or a tensor there",
     )
 
 
-def _for_object(side: Any) -> str | None:
+def _for_object(symbol: str, a: Any, b: Any) -> str | None:
     """Say what to do about an operand that is no number, as far as that is known."""
-    if side is None:
+    if a is None or b is None:
         return "ask first: if x is not None (an argument that is left out may be None)"
-    if isinstance(side, str) and side:
+    if isinstance(a, str) and symbol == "%":
         return 'texts hold no values of a run: tl.device_print("n =", n) shows one'
     return None
 
