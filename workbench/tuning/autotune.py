@@ -27,6 +27,7 @@ from workbench.runtime.jit import InterpretedFunction, Plan
 from workbench.runtime.timing import Effort
 from workbench.source import KernelError, OptionError, shown
 from workbench.source.given import by_name, function, several, told, wrong_kind
+from workbench.source.warning import warn_user
 from workbench.tuning import store
 from workbench.tuning.configs import Config, ConflictError
 from workbench.tuning.racing import Candidate, is_fatal
@@ -86,7 +87,7 @@ class Autotuner(Wrapper):
         ]
         for config in self.configs:
             config.tell_contradictions(self.arg_names)
-        self.keys = self._of_parameters("key", key)
+        self.keys = self._in_key(key)
         self.cache: dict[tuple[Any, ...], Config] = {}
         self.reset_to_zero = self._of_parameters("reset_to_zero", reset_to_zero)
         self.restore_value = self._of_parameters("restore_value", restore_value)
@@ -348,16 +349,27 @@ class Autotuner(Wrapper):
             found = self._arrays(self.restore_value, named)
             self.restore_copies = {name: _copy(value) for name, value in found.items()}
 
-    def _of_parameters(self, option: str, given: Sequence[str] | None) -> list[str]:
-        """Return the names of an option; each must be a parameter's."""
-        names = several(
+    def _names(self, option: str, given: Sequence[str] | None) -> list[str]:
+        return several(
             () if given is None else given, f"{option} is a list of parameters' names",
             f'e.g. {option}=["{self.arg_names[0] if self.arg_names else "n"}"]', str,
         )  # fmt: skip
+
+    def _of_parameters(self, option: str, given: Sequence[str] | None) -> list[str]:
+        """Return the names of an option; each must be a parameter's."""
+        names = self._names(option, given)
         for name in names:
             if name not in self.arg_names:
                 raise self.no_parameter(option, name)
         return names
+
+    def _in_key(self, given: Sequence[str] | None) -> list[str]:
+        """Return the parameters of a key; Triton passes over what is none, here that is told."""
+        names = self._names("key", given)
+        for name in names:
+            if name not in self.arg_names:
+                warn_user(f"{self.no_parameter('key', name).message}: nothing is measured for it")
+        return [name for name in names if name in self.arg_names]
 
     def _arrays(self, names: Sequence[str], named: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arrays of some names; an optional one may not be there in this launch."""
