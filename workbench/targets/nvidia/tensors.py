@@ -289,19 +289,13 @@ def stored_boxes(op: TensorStore) -> BoxStores:
     source, rank = op.map.op, len(op.coordinates)
     assert isinstance(source, MakeTensorMap)
     found = box_stores_of(op.source, op.axes, rank)
-    if found is None or (found.swizzle, stored_piece(found, op.axes, rank)) != (
-        source.swizzle, source.copied,
-    ):  # fmt: skip
+    maps = [one for one in (source, source.narrower) if one is not None]
+    boxes = [] if found is None else [box for box in (found.box, found.narrower) if box is not None]
+    if found is None or [(one.swizzle, one.copied) for one in maps] != [
+        (found.swizzle, piece_of(box, op.axes, rank)) for box in boxes
+    ]:
         raise KernelTypeError(f"{op.name} of a {op.source.type} to {source.type}", op.span)
     return found
-
-
-def stored_piece(found: BoxStores, axes: Sequence[int], rank: int) -> tuple[int, ...]:
-    """Return the box of one copy of a warp by the axes of its map."""
-    piece = [1] * rank
-    for axis, extent in zip(axes, found.box, strict=True):
-        piece[axis] = extent
-    return tuple(piece)
 
 
 def _boxes_at_once(found: BoxStores, chip: Device, num_warps: int) -> int:
@@ -408,7 +402,11 @@ def _start_box(
     text = (
         f"cp.async.bulk.tensor.{len(where)}d.global.shared::cta.bulk_group [$1, {{{names}}}], [$0];"
     )
-    arguments = [f"i32 {held}", f"ptr {low.scalar(op.map)}"]
+    source = op.map.op
+    assert isinstance(source, MakeTensorMap)
+    map = source.rest if piece.narrow else op.map
+    assert map is not None
+    arguments = [f"i32 {held}", f"ptr {low.scalar(map)}"]
     arguments += [f"i32 {one}" for one in reversed(where)]
     _one_does(low, text, arguments, None, first)
 
@@ -417,12 +415,17 @@ def _store_box(
     low: Lowering, source: Value, found: BoxStores, piece: BoxPiece, addresses: Addresses,
     place: int,
 ) -> None:  # fmt: skip
-    """Store what a warp has of a box to shared memory, from `place` on."""
+    """Store what a warp has of a box to shared memory, from `place` on.
+
+    Beside the tile an instruction has anything: no copy reads it.
+    """
     type, each = low.pack_of(source)
-    for step in found.how.instructions:
+    for step in piece.steps(found.how):
+        wanted = [[piece.registers[first + n] for n in range(each)] for first in step.registers]
+        real = next(number for word in wanted for number in word if number is not None)
         held = [
-            [low.register(source, piece.registers[first + n]) for n in range(each)]
-            for first in step.registers
+            [low.register(source, real if number is None else number) for number in word]
+            for word in wanted
         ]
         address = addresses(place + step.offset)
         if isinstance(found.how, VectorPlan):
@@ -621,7 +624,6 @@ __all__ = [
     "box_stores_of",
     "map_parameters",
     "piece_of",
-    "stored_piece",
     "tensor_maps",
     "tensor_plan",
 ]
