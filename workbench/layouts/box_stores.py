@@ -159,23 +159,38 @@ def _boxes(
     left = layout.shape[inner] % box[inner]
     if left and any(by[inner] for by in moved):
         return None  # the narrower box is not of all warps
+    pieces = _pieces(layout, own, others, box, inner)
+    if pieces is None:
+        return None
+    narrower = tuple(left if axis == inner else n for axis, n in enumerate(box)) if left else None
+    return BoxStores(width, box, how, pieces, moved, prod(box) * itemsize, 1 << joined, narrower)
+
+
+def _pieces(
+    layout: LinearLayout, own: list[int], others: list[int], box: tuple[int, ...], inner: int
+) -> tuple[BoxPiece, ...] | None:
+    """Return the boxes of the tile that a warp has; None where not all warps have as many.
+
+    `own` are the bits of registers in a box, `others` those that tell boxes apart.
+    """
+    register, _, warp = layout.dims[:3]
+    end = layout.shape[inner]
+
+    def along(place: int) -> int:
+        return layout.unflatten(f2.apply(register, place))[inner]
+
     names = f2.table(1 << bit for bit in own)
-    pieces: list[BoxPiece] = []
+    found: list[BoxPiece] = []
     for first in f2.table(1 << bit for bit in others):
         start = layout.unflatten(f2.apply(register, first))
         exists = {_is_inside(layout, start, f2.apply(warp, n)) for n in range(1 << len(warp))}
         if len(exists) > 1:
             return None
         if True in exists:
-            places = (f2.apply(register, first ^ name) for name in names)
-            real = (layout.unflatten(place)[inner] < layout.shape[inner] for place in places)
-            held = (first ^ name if is_real else None for name, is_real in zip(names, real, strict=True))
-            narrow = start[inner] + box[inner] > layout.shape[inner]
-            pieces.append(BoxPiece(start, tuple(held), narrow))
-    narrower = tuple(left if axis == inner else n for axis, n in enumerate(box)) if left else None
-    return BoxStores(
-        width, box, how, tuple(pieces), moved, prod(box) * itemsize, 1 << joined, narrower
-    )
+            places = [first ^ name for name in names]
+            held = tuple(place if along(place) < end else None for place in places)
+            found.append(BoxPiece(start, held, start[inner] + box[inner] > end))
+    return tuple(found)
 
 
 def _are_apart(layout: LinearLayout, inside: int, joined: int) -> bool:

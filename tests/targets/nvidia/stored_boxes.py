@@ -199,10 +199,10 @@ class Block:
             assert numbers.max() < 16
             assert set(counts.tolist()) == {int(found[2])}
 
-    def copy(self, warp: int, map: MakeTensorMap, place: int, start: list[int]) -> None:
+    def copy(self, warp: int, of_box: MakeTensorMap, place: int, start: list[int]) -> None:
         """Copy a box, the 16-byte chunks of its rows exchanged by their addresses."""
-        box, width = map.copied, map.swizzle
-        item = map.type.element.itemsize
+        box, width = of_box.copied, of_box.swizzle
+        item = of_box.type.element.itemsize
         (mask, shift), size = SWIZZLES[width], box[0] * width
         assert place % (8 * width) == 0
         row, column = np.indices(box)

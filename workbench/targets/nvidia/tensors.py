@@ -404,9 +404,9 @@ def _start_box(
     )
     source = op.map.op
     assert isinstance(source, MakeTensorMap)
-    map = source.rest if piece.narrow else op.map
-    assert map is not None
-    arguments = [f"i32 {held}", f"ptr {low.scalar(map)}"]
+    of_box = source.rest if piece.narrow else op.map
+    assert of_box is not None
+    arguments = [f"i32 {held}", f"ptr {low.scalar(of_box)}"]
     arguments += [f"i32 {one}" for one in reversed(where)]
     _one_does(low, text, arguments, None, first)
 

@@ -261,10 +261,10 @@ class Raiser(Rebuilder):
 
         def made(type: TensorMap, piece: tuple[int, ...], rest: Value | None) -> Value:
             piece = () if piece == type.box else piece
-            map = MakeTensorMap(
+            op = MakeTensorMap(
                 base, extents, strides, windows, rest, type=type, swizzle=swizzle, piece=piece
             )
-            return self.builder.add(map, "map")
+            return self.builder.add(op, "map")
 
         rest = None
         if narrower:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 
 from workbench.analysis.affine import Affine, tile_forms
 from workbench.analysis.demanded import Demanded
