@@ -373,7 +373,8 @@ ir | gpu.await_stores | | Wait until the copies to global memory that the block'
 ir | gpu.await_turn | | A group of warps waits until the one before has passed its turn on, the first for the last.
 ir | gpu.barrier | | All threads of the block wait for each other; memory written before is seen after.
 ir | gpu.barriers | | A ring of barriers in shared memory, each of whose phases ends after so many arrivals.
-ir | gpu.cluster_barrier | | All threads of a cluster's blocks wait for each other.
+ir | gpu.cluster_arrive | | The threads of a block have begun: those of its cluster's others may use its shared memory.
+ir | gpu.cluster_wait | | Wait until all threads of a cluster's blocks have arrived.
 ir | gpu.commit_copies | | Close a group of asynchronous copies.
 ir | gpu.convert_layout | | The same elements, held by other registers, lanes and warps.
 ir | gpu.draw | | Draw the number of a program that no block has taken, and store it in a slot of a buffer.

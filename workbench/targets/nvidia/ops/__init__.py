@@ -4,7 +4,7 @@ They are ops like all others: with inference, verification, interpretation and a
 """
 
 from workbench.targets.nvidia.ops.barriers import Arrive, Await, Barriers, Expect, RenewBarriers
-from workbench.targets.nvidia.ops.clusters import ClusterBarrier, HasPeers
+from workbench.targets.nvidia.ops.clusters import ClusterArrive, ClusterWait, HasPeers
 from workbench.targets.nvidia.ops.copies import AsyncCopy, CommitCopies, WaitCopies
 from workbench.targets.nvidia.ops.extremes import Kept
 from workbench.targets.nvidia.ops.products import (
@@ -32,7 +32,8 @@ __all__ = [
     "AwaitStores",
     "AwaitTurn",
     "Barriers",
-    "ClusterBarrier",
+    "ClusterArrive",
+    "ClusterWait",
     "CommitCopies",
     "Draw",
     "Drawn",

@@ -16,7 +16,8 @@ from workbench.ops import Yield, counted_loops
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.ops import (
     Barriers,
-    ClusterBarrier,
+    ClusterArrive,
+    ClusterWait,
     FenceProducts,
 )
 from workbench.targets.nvidia.passes.consumers import Consumers
@@ -73,9 +74,11 @@ def _begin(roles: Roles) -> None:
     if not _is_clean(roles):
         # Other buffers may have been where rings are, of which threads wrote elements.
         builder.insert(FenceProducts())
+    if roles.blocks > 1:
+        builder.insert(ClusterArrive())
     builder.insert(BlockBarrier())
     if roles.blocks > 1:
-        builder.insert(ClusterBarrier())
+        builder.insert(ClusterWait())
 
 
 def _is_clean(roles: Roles) -> bool:
