@@ -332,21 +332,3 @@ def test_without_debug_there_are_no_locations():
     accepted(text)
     assert "!dbg" not in text
     assert emit.metadata() == ""
-
-
-def test_what_happens_under_one_condition_is_behind_one_branch():
-    emit = Emitter()
-    holds = emit.pure("icmp eq i32 %a, 0")
-    for number in range(2):
-        with emit.only_if(holds):
-            store(emit, emit.pure(f"add i32 %b, {number + 1}"))
-    with emit.only_if(emit.pure("icmp eq i32 %b, 0")):
-        store(emit, "1")
-    store(emit, "2")
-    with emit.only_if(holds):
-        store(emit, emit.pure("add i32 %b, 1"))
-    emit.do("ret void")
-    text = module(emit)
-    accepted(text)
-    assert text.count("br i1") == 3
-    assert text.count("add i32 %b, 1") == 2  # what is made there is not there behind it

@@ -68,13 +68,9 @@ class Block:
 
         ends: whether the block has nothing to do after them.
         """
-        behind = ""
         for line in lines:
             if line == "ret void":
                 break
-            if behind or line.startswith("br i1"):  # what one thread begins: descriptions
-                behind = "" if line == f"{behind}:" else behind or line.rpartition("%")[2]
-                continue
             name, _, rest = line.partition(" = ")
             if rest:
                 self.values[name] = self.computed(rest)

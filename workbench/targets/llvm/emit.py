@@ -61,8 +61,6 @@ class Emitter:
         self._subprograms: dict[tuple[str, int], int] = {}
         self._root: tuple[int, int] | None = None
         self.block = "entry"
-        # What `only_if` has written last: its lines, the condition, and the labels of its ends.
-        self._under: tuple[list[str], str, str, str] | None = None
 
     # -- instructions ---------------------------------------------------------------------
     def pure(self, text: str) -> str:
@@ -152,31 +150,6 @@ class Emitter:
             yield
         finally:
             self._leave()
-
-    @contextmanager
-    def only_if(self, condition: str) -> Generator[None]:
-        """Write what happens if a condition holds, behind one branch with what stands in front.
-
-        That is under the same condition then, and nothing lies between.
-        """
-        last = self._under
-        if last is not None and last[:2] == (self.lines, condition) and self._ends(last[0], last[3]):
-            *_, inside, end = last
-            del self.lines[-2:]  # the jump to the end, and the end
-            self.block = inside
-        else:
-            inside, end = self.fresh("only"), self.fresh("behind")
-            self.branch(condition, inside, end)
-            self.label(inside)
-        with self.scope():
-            yield
-        self._under = self.lines, condition, self.block, end
-        self.jump(end)
-        self.label(end)
-
-    def _ends(self, lines: list[str], label: str) -> bool:
-        """Say whether nothing has been written since a label."""
-        return lines is self.lines and lines[-1] == f"{label}:"
 
     @contextmanager
     def loop(self, hoists: bool = True) -> Generator[None]:

@@ -65,9 +65,7 @@ def lower_map(low: Lowering, op: MakeTensorMap) -> None:
     """
     number = [found.id for found in tensor_maps(low.module)].index(op.id)
     low.set_scalar(op.result, f"%map{number}")
-    with low.emit.only_if(low.first_thread):
-        text = "prefetch.tensormap [$0];"
-        low.emit.do(f'call void asm sideeffect "{text}", "l,~{{memory}}"(ptr %map{number})')
+    _one_does(low, "prefetch.tensormap [$0];", [f"ptr %map{number}"], None)
 
 
 def tensor_plan(
@@ -528,16 +526,19 @@ def lower_renewal(low: Lowering, op: RenewBarriers) -> None:
 def _begin(low: Lowering, barriers: Value, text: str) -> None:
     """Have one thread do the same with each barrier of a ring.
 
-    Behind a branch: where each instruction has a predicate ptxas fences and branches for each. The
-    fence is about what its own thread has begun.
+    Behind a branch: where each instruction has a predicate ptxas fences and branches for each.
     """
     assert isinstance(barriers.type, Shared)
     emit = low.emit
+    place = emit.pure(f"ptrtoint {low.shared_pointer} {low.scalar(barriers)} to i32")
     each = (text.replace("{}", f"[$0+{8 * n}]") for n in range(barriers.type.slots))
-    words = " ".join([*each, "fence.mbarrier_init.release.cluster;"])
-    with emit.only_if(low.first_thread):
-        place = emit.pure(f"ptrtoint {low.shared_pointer} {low.scalar(barriers)} to i32")
-        emit.do(f'call void asm sideeffect "{words}", "r,~{{memory}}"(i32 {place})')
+    one, begun = emit.fresh("one"), emit.fresh("begun")
+    emit.branch(low.first_thread, one, begun)
+    emit.label(one)
+    emit.do(f'call void asm sideeffect "{" ".join(each)}", "r,~{{memory}}"(i32 {place})')
+    emit.jump(begun)
+    emit.label(begun)
+    emit.do('call void asm sideeffect "fence.mbarrier_init.release.cluster;", "~{memory}"()')
 
 
 @NVIDIA.lower(Expect)

@@ -38,8 +38,7 @@ def begin_early(module: Module, remarks: Remarks) -> Module:
     if not first:
         return module
     early = [op for op in ops if op.id in first]
-    # Side by side, which is behind one branch; descriptions take longest to be there.
-    early.sort(key=lambda op: (op.begins, not op.pure))
+    early.sort(key=lambda op: not op.pure)  # descriptions take longest to be there
     if list(ops[: len(early)]) == early:
         return module
     late = (op for op in ops if op.id not in first)
