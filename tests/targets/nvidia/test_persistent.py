@@ -38,7 +38,7 @@ from workbench.passes.manager import Recorder
 from workbench.passes.pipeline import tile_passes
 from workbench.source import LaunchError
 from workbench.targets.nvidia import pipeline
-from workbench.targets.nvidia.ops import Arrive, Await, Barriers, FenceProducts, TensorCopy
+from workbench.targets.nvidia.ops import Arrive, Await, Barriers, TensorCopy
 from workbench.targets.nvidia.passes import roles
 from workbench.targets.nvidia.pipeline import build
 from workbench.targets.simt.ops import (
@@ -211,11 +211,6 @@ def test_a_slot_that_is_kept_at_the_end_of_a_program_is_found():
     wrong = planted(module, lambda _, op: () if op.id == last.id else None)
     protocol = record(wrong, staged_arguments(64 * 6, 64, 32), 1, (6,))
     assert explore(protocol)[0] == "deadlock"
-
-
-def test_nothing_is_fenced_in_front_of_the_first_rings():
-    """No thread has written shared memory before; barriers have a fence of their own."""
-    assert not any(isinstance(op, FenceProducts) for op in matmul_of(64, 64, 16).walk())
 
 
 @pytest.mark.parametrize("causal", [False, True])

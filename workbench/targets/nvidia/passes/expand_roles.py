@@ -10,7 +10,6 @@ from workbench.ir import (
     Op,
     Tile,
     Value,
-    walk,
 )
 from workbench.ops import Yield, counted_loops
 from workbench.passes.manager import Remarks
@@ -24,7 +23,7 @@ from workbench.targets.nvidia.passes.consumers import Consumers
 from workbench.targets.nvidia.passes.producers import Producer
 from workbench.targets.nvidia.passes.role_rings import Roles
 from workbench.targets.simt.ops import BlockBarrier
-from workbench.targets.simt.passes.roles import part_warps, stays_before
+from workbench.targets.simt.passes.roles import part_warps
 from workbench.targets.simt.rules import Device
 
 
@@ -71,25 +70,14 @@ def _begin(roles: Roles) -> None:
         roles.hold = builder.add(Barriers(1, arrivals=roles.warps), "hold")
         text = "copies after the first wait for what is loaded before the loop"
         roles.remarks.note(waited, text, "applied")
-    if not _is_clean(roles):
-        # Other buffers may have been where rings are, of which threads wrote elements.
-        builder.insert(FenceProducts())
+    # Other buffers may have been where rings are, of which threads wrote elements. Where none has,
+    # it keeps ptxas from putting what waits for arguments in front of the fetching of maps.
+    builder.insert(FenceProducts())
     if roles.blocks > 1:
         builder.insert(ClusterArrive())
     builder.insert(BlockBarrier())
     if roles.blocks > 1:
         builder.insert(ClusterWait())
-
-
-def _is_clean(roles: Roles) -> bool:
-    """Say whether no thread can have written shared memory before warps part.
-
-    What comes before that is numbers, and what makes barriers, which has a fence of its own.
-    """
-    chip, rules = roles.chip, roles.known.rules
-    warps = roles.module.attributes["num_warps"]
-    before = walk(Block((), tuple(stays_before(roles.module, programs=True))))
-    return not any(rules.scratch_of(op, chip, warps, True).bytes for op in before)
 
 
 def _waited_for(roles: Roles) -> Op | None:
