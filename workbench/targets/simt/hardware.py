@@ -405,12 +405,14 @@ class Hardware(ABC):
         """
         return None
 
-    def rounded_pair(self, emit: Emitter, pair: Sequence[str], type: str) -> str | None:
-        """Return two floats rounded to half or bfloat in a word, the first in its low half.
+    @property
+    def rounds_pairs(self) -> bool:
+        """Whether an instruction rounds two floats to half or bfloat (`rounded_pair`)."""
+        return False
 
-        None: there is no instruction that rounds two.
-        """
-        return None
+    def rounded_pair(self, emit: Emitter, pair: Sequence[str], type: str) -> str:
+        """Return two floats rounded to half or bfloat in a word, the first in its low half."""
+        raise TargetError(f"{self.name} rounds no two numbers at once")
 
     def half_away(self, emit: Emitter, value: str, type: str) -> str:
         """Return the integer nearest to an f32 or f64, halves away from zero, as a float."""
