@@ -68,7 +68,7 @@ def _in_words(low: Lowering, op: For) -> frozenset[int]:
     """Return the places of the narrow tiles that a loop carries in 32-bit words.
 
     Those that come round as they were loaded, or rounded two at a time: nobody has taken the words
-    apart. One value may stand in several places, where another one begins with it or comes after it.
+    apart. One value may stand in several places, where another begins with it or comes after it.
     """
     found: set[int] = set()
     for place, value in enumerate(op.body.yields):

@@ -336,6 +336,17 @@ class Lowering:
             self.packing.pack(registers[i : i + each], type) for i in range(0, len(registers), each)
         ]
 
+    def whole_words(self, value: Value, registers: Sequence[int]) -> list[str] | None:
+        """Return the words that some registers of a packed value fill, None if they fill none."""
+        if value not in self._packed:
+            return None
+        each, words = self.pack_of(value)[1], self._packed[value]
+        firsts = registers[::each]
+        filled = [first + i for first in firsts for i in range(each)]
+        if filled != list(registers) or any(first % each for first in firsts):
+            return None
+        return [words[first // each] for first in firsts]
+
     # -- programs -------------------------------------------------------------------------
     def program(self, axis: int) -> str:
         """Return the number of this program along an axis of the grid, i32."""
