@@ -49,7 +49,7 @@ def lower_cast(low: Lowering, op: Cast) -> None:
     def register(r: int) -> str:
         return cast(low, low.register(op.source, r), source, to, op)
 
-    if rounds_in_pairs(low, op) and _round_in_pairs(low, op):
+    if _rounds_in_pairs(low, op) and _round_in_pairs(low, op):
         return
     if to.is_float and shape_of(op.result.type):
         live = set(low.live(op.result))
@@ -80,7 +80,7 @@ def _decoded_in_pairs(low: Lowering, op: Cast, source: Scalar) -> list[str] | No
     return found
 
 
-def rounds_in_pairs(low: Lowering, op: Op) -> bool:
+def _rounds_in_pairs(low: Lowering, op: Op) -> bool:
     """Say whether an op makes a tile of fp32 numbers one of 16 bits that are rounded two at a time.
 
     Of two instructions that round one each ptxas makes such a one, too, but puts it where it likes:

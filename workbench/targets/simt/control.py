@@ -8,7 +8,6 @@ from workbench.ir import Block, Pointer, Scalar, Shared, Token, Value, element_o
 from workbench.ops import Constant, For, If, Map, Return, While, Yield, count_rounds
 from workbench.passes.rules import constant_of
 from workbench.targets.simt.arithmetic import compare_integers
-from workbench.targets.simt.casts import rounds_in_pairs
 from workbench.targets.simt.lowering import Lowering, Meeting, element_scalar, llvm_type
 from workbench.targets.simt.ops import EachProgram
 from workbench.targets.simt.placing import place_of
@@ -67,8 +66,8 @@ _NONE: frozenset[int] = frozenset()
 def _in_words(low: Lowering, op: For) -> frozenset[int]:
     """Return the places of the narrow tiles that a loop carries in 32-bit words.
 
-    Those that come round as they were loaded, or rounded two at a time: nobody has taken the words
-    apart. One value may stand in several places, where another begins with it or comes after it.
+    Those that come round as they were loaded: nobody has taken the words apart. One value may stand
+    in several places, where another one begins with it or comes after it.
     """
     found: set[int] = set()
     for place, value in enumerate(op.body.yields):
@@ -76,8 +75,7 @@ def _in_words(low: Lowering, op: For) -> frozenset[int]:
             continue
         element = element_of(value.type)
         narrow = isinstance(element, Scalar) and 1 < element.bits < 32
-        whole = low.chip.rules.access_of(value.op) is not None or rounds_in_pairs(low, value.op)
-        if narrow and whole:
+        if narrow and low.chip.rules.access_of(value.op) is not None:
             each = low.pack_of(value)[1]
             if low.layout(value).registers() % each == 0:
                 found.add(place)
