@@ -347,7 +347,6 @@ def test_stores_to_constant_memory():
         ("int(n)", "int() needs a compile-time value, got 'n' (int32)"),
         ("f'{n}'", "an f-string can show only values known at compile time"),
         ("a, b = 1, 2, 3", "2 names are assigned from 3 values"),
-        ("x = 1 if x else 2", "the condition of 'if' is a pointer"),
         ("x.nope()", "a tensor has no attribute 'nope'"),
         ("n()", "'n' cannot be called in a kernel: it is a scalar"),
         ("tl.num_programs(3)", "num_programs axis must be 0, 1, or 2 but got 3"),

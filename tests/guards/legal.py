@@ -1,4 +1,4 @@
-"""Forty launches in which every access is right; each says what must come out."""
+"""Launches in which every access is right; each says what must come out."""
 
 from __future__ import annotations
 
@@ -335,3 +335,18 @@ def _moved() -> Given:
 
 
 legal("an_address_that_was_added_to", by_integers, _moved, (1,), B=16)
+
+
+@workbench.jit
+def for_a_dtype(x, like, out, n, B: tl.constexpr):
+    at = tl.arange(0, B)
+    of = tl.load(like).dtype
+    tl.store(out + at, tl.load(x + at, mask=at < n).to(of), mask=at < n)
+
+
+def _like_nothing() -> Given:
+    x, out = f(12) + 0.25, torch.zeros(12)
+    return (x, torch.empty(0, dtype=torch.float16), out, 12), out, x.half().float()
+
+
+legal("a_load_for_its_dtype", for_a_dtype, _like_nothing, (1,), B=16)

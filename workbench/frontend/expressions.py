@@ -13,6 +13,7 @@ from workbench.frontend.branches import choose
 from workbench.frontend.words import of_member
 from workbench.language import arithmetic as maths
 from workbench.language.aggregates import Aggregate
+from workbench.language.casts import cast_tensor
 from workbench.language.constexprs import constexpr, is_tuple, unwrap
 from workbench.language.control import LoopRange
 from workbench.language.dtypes import dtype, int1
@@ -124,8 +125,6 @@ def _run_time_truth(act: Activation, value: tensor, node: ast.AST, what: str) ->
     if value.constant is not None and not value.shape:
         return bool(value.constant)
     act.at(node)
-    if value.dtype.is_ptr():
-        raise act.error(KernelTypeError, f"the condition of '{what}' is a pointer", node)
     if value.shape:
         if value.numel != 1:
             raise act.error(
@@ -136,6 +135,11 @@ def _run_time_truth(act: Activation, value: tensor, node: ast.AST, what: str) ->
             )
         act.session.remark(f"the condition of '{what}' is a block of one element", "warning")
         value = tensor(act.builder.add(Reshape(value.value, ())), value.dtype)
+    if value.dtype.is_ptr():
+        act.session.remark(
+            f"the condition of '{what}' is a pointer: it holds unless the address is 0", "warning"
+        )
+        return cast_tensor(value, int1)
     return value if value.dtype == int1 else maths.compare("!=", value, 0)
 
 

@@ -150,6 +150,19 @@ def accessed(op: Op) -> tuple[Value | None, bool]:
     return effects[0].through if effects else None, any(effect.writes for effect in effects)
 
 
+def unread(module: Module) -> frozenset[int]:
+    """Return the ids of the ops that read global memory for nobody, e.g. for a dtype alone.
+
+    They are in no target's code, so they may point anywhere.
+    """
+    used = {operand for op in module.walk() for operand in op.operands}
+    return frozenset(
+        op.id
+        for op in module.walk()
+        if op.removable and used.isdisjoint(op.results) and accessed(op)[0] is not None
+    )
+
+
 def writers(module: Module) -> Iterator[Op]:
     """Yield the ops that may write global memory."""
     for op in module.walk():

@@ -223,6 +223,8 @@ class ProgramFrame:
     # -- memory ---------------------------------------------------------------------------
     def read(self, op: Op, addresses: Array, live: Array, element: Element) -> Array:
         """Read one element through each live address, 0 elsewhere."""
+        if op.id in self.machine.unread:
+            live = live & self._inside(op, addresses, element)
         parts, count = self._reach(op, addresses, live, element, write=False)
         watcher = self.machine.watcher
         dtype = np.dtype(memory_dtype(element))
@@ -256,6 +258,12 @@ class ProgramFrame:
             if self.waiting:
                 self._step(op, part, part.places.read())
             part.places.write(new)
+
+    def _inside(self, op: Op, addresses: Array, element: Element) -> Array:
+        """Return which addresses lie where the op may read."""
+        flat, homes = np.ravel(addresses), self.machine.homes(op)
+        where = self.machine.locate(flat, element.itemsize, homes, write=False)
+        return (where >= 0).reshape(np.shape(addresses))
 
     def check(self, op: Op, addresses: Array, live: Array, element: Element) -> None:
         """Look at the addresses of an access before it is made."""

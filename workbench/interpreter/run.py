@@ -6,11 +6,12 @@ Programs, the watcher and whoever gives turns share it, and know nothing of each
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from workbench.interpreter.dependence import Dependence, Exit
+from workbench.interpreter.dependence import Dependence, Exit, unread
 from workbench.interpreter.memory import Allocation, Memory
 from workbench.interpreter.outside import Wrong, outside, pointers_of
 from workbench.interpreter.recording import Access, Recording
@@ -205,6 +206,11 @@ class Run:
             if self.watcher is not None:
                 self.watcher.polls(known)
         return known
+
+    @cached_property
+    def unread(self) -> frozenset[int]:
+        """The ids of the ops that read memory for nobody: outside of it they find 0."""
+        return unread(self.module)
 
     def homes(self, op: Op) -> Homes:
         """Return where an op may access memory."""

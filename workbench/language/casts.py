@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.language.dtypes import bfloat16, dtype, float32, number_type
+from workbench.language.dtypes import bfloat16, dtype, float32, int1, int64, number_type
 from workbench.language.table import builtin
 from workbench.language.values import (
     as_dtype,
+    constant_value,
     describe,
     emit,
     fit_number,
@@ -16,7 +17,7 @@ from workbench.language.values import (
     to_tensor,
     wrap,
 )
-from workbench.ops import Bitcast, Cast
+from workbench.ops import Bitcast, Cast, Elementwise
 from workbench.ops.numbers import round_to
 from workbench.source import KernelTypeError
 
@@ -72,9 +73,13 @@ def cast_tensor(value: tensor, to: dtype, rounding: Any = "rtne") -> tensor:
 
 
 def _cast_pointer(value: tensor, to: dtype) -> tensor:
-    """Between pointers the type changes; between a pointer and an integer 64 bits do."""
+    """A pointer and an integer meet as 64 bits, pointers as they are; int1 says "not null"."""
     if value.dtype.is_ptr() and to.is_ptr():
         return wrap(emit(Bitcast(value.stored(), to.element)), to)
+    if to == int1:
+        zero = constant_value(0, int64.element, value.shape)
+        address = emit(Bitcast(value.stored(), int64.element))
+        return wrap(emit(Elementwise("ne", (address, zero))), int1)
     other = to if value.dtype.is_ptr() else value.dtype
     if other.is_int() and other.primitive_bitwidth == 64:
         return wrap(emit(Bitcast(value.stored(), to.element)), to)

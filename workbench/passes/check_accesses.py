@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.interpreter.dependence import Dependence, accessed
+from workbench.interpreter.dependence import Dependence, accessed, unread
 from workbench.ir import Builder, Module, Op, rebuild
 from workbench.ops import CheckAccess
 from workbench.passes.manager import Remarks
@@ -18,15 +18,17 @@ def check_accesses(module: Module, remarks: Remarks) -> Module:
         %1 = tile.load %p : f32
 
     Needs: the IR as the front end made it. Keeps: every effect of a launch whose accesses are
-    right. What passes widen, move or leave out afterwards is checked where the author wrote it.
+    right. What passes widen, move or leave out afterwards is checked where the author wrote it,
+    but for a load whose value the author does not use: no code has it.
     """
     del remarks
     dependence = Dependence(module)
     names = {parameter.value: parameter.name for parameter in module.parameters}
     before: dict[int, CheckAccess] = {}
+    unneeded = unread(module)
     for op in module.walk():
         pointers, writes = accessed(op)
-        if pointers is not None:
+        if pointers is not None and op.id not in unneeded:
             roots = dependence.roots(pointers)
             before[op.id] = CheckAccess(
                 pointers,

@@ -42,6 +42,18 @@ def test_10_run_time_branches_merge_changed_and_new_names():
     assert result(kernel, np.int32, n=2) == [4]
 
 
+def test_10_a_pointer_holds_unless_it_is_null():
+    def kernel(out):
+        chosen = 5 if out else 6
+        if (out.to(tl.int64) - out.to(tl.int64)).to(tl.pointer_type(tl.int32)):
+            chosen += 10
+        tl.store(out, chosen)
+
+    assert result(kernel, np.int32) == [5]
+    _, remarks = lowered(kernel, out=np.zeros(1, np.int32))
+    assert any("is a pointer" in str(remark) for remark in remarks.items)
+
+
 def test_10_conditional_expressions():
     def kernel(out, x, n):
         first = tl.load(x) if n > 0 else -1.0
