@@ -81,6 +81,19 @@ def test_ways_to_make_a_tensor_for_cuda():
 
 
 @pytest.mark.usefixtures("pretended")
+def test_cuda_by_default():
+    try:
+        torch.set_default_device("cuda")
+        assert torch.get_default_device() == torch.device("cuda:0")
+        made = torch.zeros(3), torch.rand(2), torch.tensor([1.0]), torch.arange(4)
+        assert all(x.is_cuda for x in made)
+        assert not torch.zeros(3, device="cpu").is_cuda
+    finally:
+        torch.set_default_device(None)
+    assert not torch.zeros(3).is_cuda
+
+
+@pytest.mark.usefixtures("pretended")
 def test_a_copy_on_the_other_side_is_a_copy():
     host = torch.ones(4)
     there = host.cuda()

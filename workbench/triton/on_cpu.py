@@ -34,6 +34,8 @@ from workbench.triton.runtime.driver import CpuDriver, GPUTarget, driver
 
 CAPABILITY = (9, 0)
 _HOST = "_workbench_on_host"
+#: What makes tensors for CUDA unasked, since `set_default_device` said so; torch is told "cpu".
+_makers: set[Any] = set()
 _ABSENT: Any = object()
 _NAME = "CPU (workbench answers for CUDA)"
 
@@ -240,7 +242,8 @@ def _called(func: Any, args: Any, given: dict[str, Any]) -> Any:
     wanted = given.get("device")
     if wanted is None:
         args = tuple("cpu" if _is_cuda(a) else a for a in args)
-        host = all(_on_host(t) for t in _tensors((*args, *given.values())))
+        sides = [_on_host(t) for t in _tensors((*args, *given.values()))]
+        host = all(sides) and (bool(sides) or func not in _makers)
     else:
         host = not _is_there(wanted)
         given = {**given, "device": _home(wanted)}
@@ -393,6 +396,23 @@ def _mapped(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
     return call
 
 
+def _set_default(original: Callable[[Any], None]) -> Callable[[Any], None]:
+    def set_default_device(device: Any) -> None:
+        _makers.clear()
+        if _is_there(device):
+            _makers.update(importlib.import_module("torch.utils._device")._device_constructors())
+        original("cpu" if _makers else device)
+
+    return set_default_device
+
+
+def _get_default(original: Callable[[], Any]) -> Callable[[], Any]:
+    def get_default_device() -> Any:
+        return _torch().device("cuda", 0) if _makers else original()
+
+    return get_default_device
+
+
 def _replacements(torch: Any) -> list[tuple[Any, str, Any]]:
     """Return (object, attribute, value) of all that is replaced meanwhile."""
     found = [(torch.cuda, name, _own(value)) for name, value in _answers(torch).items()]
@@ -424,7 +444,8 @@ def _replacements(torch: Any) -> list[tuple[Any, str, Any]]:
         (torch.version, "cuda", torch.version.cuda or "13.0"),
         (torch, "Generator", _generator(torch.Generator)),
         (torch, "load", _mapped(torch.load)),
-        (torch, "set_default_device", _mapped(torch.set_default_device)),
+        (torch, "set_default_device", _set_default(torch.set_default_device)),
+        (torch, "get_default_device", _get_default(torch.get_default_device)),
         (torch.autocast, "__init__", autocast),
         (torch._C, "_cuda_getCurrentRawStream", lambda device: 0),
         (threading.Thread, "run", in_mode),
@@ -484,6 +505,7 @@ def _entered(torch: Any) -> Iterator[None]:
         with mode:
             yield
     finally:
+        _makers.clear()
         uncompiled.leave()
         driver.reset_active()
         for owner, name, value in reversed(before):
