@@ -17,6 +17,7 @@ from workbench.launch.options import WITHOUT_EFFECT, UnheardOptionWarning, check
         ("ir_override", "edited.ttgir", "an edited stage is given by %%override"),
         ("enable_reflect_ftz", False, "libdevice's functions are this compiler's own"),
         ("ptx_options", "--verbose", "ptxas gets the options"),
+        ("arch", "sm80", "a chip is chosen by target="),
     ],
 )
 def test_what_is_not_done_is_said(name: str, value: object, said: str) -> None:

@@ -94,6 +94,22 @@ def test_cuda_by_default():
 
 
 @pytest.mark.usefixtures("pretended")
+def test_classes_around_tensors_lie_where_these_do():
+    class Held:
+        def __init__(self, of):
+            self.of, self.device = of, of.device
+
+        def __getattr__(self, name):
+            if name in ("get_device", "of"):
+                raise AttributeError(name)
+            return getattr(self.of, name)
+
+    x, out = torch.arange(4, device="cuda"), torch.zeros(4, dtype=torch.int64, device="cuda")
+    scale_kernel[(1,)](Held(x), out, 4, 2, B=4)
+    assert out.tolist() == [0, 2, 4, 6]
+
+
+@pytest.mark.usefixtures("pretended")
 def test_a_copy_on_the_other_side_is_a_copy():
     host = torch.ones(4)
     there = host.cuda()

@@ -47,6 +47,10 @@ def is_array(value: Any) -> bool:
     return hasattr(value, "data_ptr") or _is_numpy(value) or _speaks(value)
 
 
+#: Whether the CPU answers for CUDA (`as_triton(cuda="cpu")`): what says that it lies there lies here.
+pretended = False
+
+
 def describe(value: Any) -> Array:
     """Return what a launch needs to know; raises NotAnArray, also where the value's own code fails.
 
@@ -103,10 +107,7 @@ def _tensor(value: Any) -> Array:
     ordinal: int | None = None
     if kind == "cuda":
         index = getattr(device, "index", 0)
-        ordinal = 0 if index is None else index
-        where = getattr(value, "get_device", None)
-        if where is not None and where() < 0:  # as_triton(cuda="cpu") answers for the device
-            ordinal = HOST
+        ordinal = HOST if pretended else index or 0
     elif kind == "cpu":
         ordinal = HOST
     return Array(value.data_ptr(), TYPE_NAMES.get(dtype), dtype, ordinal, str(device or kind))

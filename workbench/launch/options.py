@@ -47,6 +47,7 @@ _UNHEARD: dict[str, tuple[Any, str]] = {
     "ptx_options": (None, "ptxas gets the options that this compiler wants"),
     "ptx_version": (None, "PTX has the version that the chip needs"),
     "instrumentation_mode": ("", "nothing is instrumented"),
+    "arch": (None, "a chip is chosen by target=, e.g. target=\"sm_90a\""),
     "waves_per_eu": (None, ""), "matrix_instr_nonkdim": (None, ""), "kpack": (None, ""),
     "schedule_hint": (None, ""),
 }  # fmt: skip

@@ -28,6 +28,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace, TracebackType
 from typing import Any
 
+from workbench.devices import arrays
 from workbench.devices import cuda as devices
 from workbench.source import OptionError
 from workbench.triton.runtime.driver import CpuDriver, GPUTarget, driver
@@ -450,6 +451,7 @@ def _replacements(torch: Any) -> list[tuple[Any, str, Any]]:
         (torch._C, "_cuda_getCurrentRawStream", lambda device: 0),
         (threading.Thread, "run", in_mode),
         (devices, "available", lambda: False),
+        (arrays, "pretended", True),
     ]
     # What torch's compiler writes, pasted as a program, makes its arrays by a function of C.
     guards: Any = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
