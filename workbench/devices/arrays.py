@@ -47,7 +47,7 @@ def is_array(value: Any) -> bool:
     return hasattr(value, "data_ptr") or _is_numpy(value) or _speaks(value)
 
 
-#: Whether the CPU answers for CUDA (`as_triton(cuda="cpu")`): what says that it lies there lies here.
+#: Whether the CPU answers for CUDA (`as_triton(cuda="cpu")`): what says so lies on the host.
 pretended = False
 
 
