@@ -10,8 +10,8 @@ loaded for the next round while this one computes, and carried:
             s = t
 
 The loads are those that products are made of element by element, of a few registers, whose address
-and memory may be read early (staged_loads.Early). Numbers that say where a box begins are loaded a
-round before the copies that need them, too: the page of a block of keys.
+and memory may be read early (staged_loads.Early). What says where copies read is loaded a round
+before them, too: the page of a block of keys, the neighbours whose rows are gathered.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from workbench.ir import Block, Builder, Module, Op, Value, copy_op, layout_of, 
 from workbench.ops import Elementwise, Splat, counted
 from workbench.passes.manager import Remarks
 from workbench.targets.simt.passes.rounds import another, counts_ahead, reached, reading_from
-from workbench.targets.simt.passes.staged_loads import Early, Known
+from workbench.targets.simt.passes.staged_loads import Early, Known, staged_load
 from workbench.targets.simt.rules import Access, Device
 
 #: The registers of a thread that all such loads of a loop may take, 32 bits each.
@@ -56,16 +56,20 @@ def loaded_early(early: Early) -> list[Op]:
     known, room = early.known, MOST_REGISTERS
     found: list[Op] = []
     boxes = [box for op in early.loop.body.ops if (box := known.rules.box_of(op)) is not None]
-    where = early.slice_of([v for box in boxes for v in box.reads]) or []
+    copied = [] if boxes else _copied(early)
+    reads = [v for box in boxes for v in box.reads] + [v for load in copied for v in load.operands]
+    where = early.slice_of(reads) or []
     for op in early.loop.body.ops:
         access, effects = known.rules.access_of(op), op.own_effects()
         if access is None or len(op.results) != 1 or any(e.writes for e in effects):
             continue
-        if op.results[0] not in known.operands and not (op in where and _is_number(op)):
+        leads = op in where and op not in copied and (bool(copied) or _is_number(op))
+        if op.results[0] not in known.operands and not leads:
             continue
         ahead, layout = known.rules.ahead_of(op, known.on), layout_of(op.results[0].type)
-        copied = ahead is not None and not ahead.obstacle
-        if copied or early.obstacle(op) or (layout is None and not _is_number(op)):
+        if not leads and ahead is not None and not ahead.obstacle:
+            continue  # a copy brings it
+        if early.obstacle(op) or (layout is None and not _is_number(op)):
             continue
         taken = 1 if layout is None else len(set(layout.table("register")))
         if taken > room:
@@ -76,6 +80,13 @@ def loaded_early(early: Early) -> list[Op]:
         room -= taken
         found.append(op)
     return found
+
+
+def _copied(early: Early) -> list[Op]:
+    """Return the loads of a loop that copies bring to products."""
+    said = Remarks()
+    found = (staged_load(early, op, said) for op in early.loop.body.ops)
+    return [way.load for way in found if way is not None and not way.through_registers]
 
 
 def _is_number(op: Op) -> bool:
