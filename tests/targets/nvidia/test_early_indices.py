@@ -1,4 +1,4 @@
-"""Rows that are gathered in a loop of products: where they lie is loaded a round before the copies."""
+"""Rows gathered in a loop of products: where they lie is loaded a round before the copies."""
 
 from __future__ import annotations
 

@@ -83,7 +83,12 @@ def loaded_early(early: Early) -> list[Op]:
 
 
 def _copied(early: Early) -> list[Op]:
-    """Return the loads of a loop that copies bring to products."""
+    """Return the loads of a loop that copies bring to products which are waited for later.
+
+    Where warps multiply, other blocks fill the time in which one waits for its table.
+    """
+    if not any(early.known.rules.later_of(op) for op in early.loop.body.ops):
+        return []
     said = Remarks()
     found = (staged_load(early, op, said) for op in early.loop.body.ops)
     return [way.load for way in found if way is not None and not way.through_registers]
