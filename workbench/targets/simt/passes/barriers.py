@@ -273,6 +273,8 @@ class _Barriers:
 
         One barrier costs less than asking whether several arguments overlap.
         """
+        if self.warps == 1:
+            return
         self.depth += 1
         inside = [
             Access(op, effect)
@@ -381,8 +383,8 @@ class _Barriers:
             for other in pending.accesses:
                 if not self.hazards.meet(other, access):
                     continue
-                doubt = self.doubt(other, access)
-                if doubt is None:
+                doubt = None if self.warps == 1 else self.doubt(other, access)
+                if doubt is None:  # or lanes alone wait for each other, which costs nothing
                     return _Wait(words_of(other, access))
                 if doubt in pending.asked.get(other, ()):
                     continue

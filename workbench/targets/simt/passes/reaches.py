@@ -11,7 +11,7 @@ from functools import partial, reduce
 
 from workbench.analysis.affine import Affine
 from workbench.analysis.forms import Atom, Form, number
-from workbench.ir import I1, I64, Builder, Effect, Module, Pointer, Value, element_of, shape_of
+from workbench.ir import I1, I64, U64, Builder, Effect, Module, Pointer, Value, element_of, shape_of
 from workbench.ops import (
     Bitcast,
     Cast,
@@ -91,9 +91,9 @@ class Reaches:
 
     def rounds(self, distance: Value, each: Value) -> Ends:
         """Return the numbers of the rounds that go over a distance by steps above 0."""
-        last = self.of("div", self.of("sub", distance, self.number(1)), each)
         zero = self.number(0)
-        return zero, self.of("max", last, zero)
+        past = self.of("max", self.of("sub", distance, self.number(1)), zero)
+        return zero, self.of("div", past, each)  # what is not negative is shifted
 
     def wide(self, value: Value) -> Value:
         """Return an integer in 64 bits."""
@@ -187,7 +187,10 @@ class MeetAnywhere:
         reaches = Reaches(self._module, self._facts, self._builder, self._trips, lambda _: None)
         self._reaches = reaches
         (low, high), (first, last) = self._hull(one), self._hull(other)
-        near = reaches.of("and", reaches.of("le", low, last), reaches.of("le", first, high))
+        # first <= high and low <= last, in one comparison: 0 <= high - first <= both lengths.
+        lengths = reaches.of("add", reaches.of("sub", high, low), reaches.of("sub", last, first))
+        past = reaches.of("sub", high, first)
+        near = reaches.of("le", *(self._builder.add(Bitcast(v, U64)) for v in (past, lengths)))
         wraps = [reaches.of("xor", v, self._builder.add(Constant(1, I1))) for v in reaches.beside]
         return reduce(lambda found, value: reaches.of("or", found, value), wraps, near)
 
