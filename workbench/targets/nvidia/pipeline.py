@@ -42,6 +42,7 @@ from workbench.targets.nvidia.passes.stage_products import BLOCKS_WANTED, stage_
 from workbench.targets.nvidia.passes.start_products import start_products
 from workbench.targets.nvidia.passes.still_read import still_read
 from workbench.targets.nvidia.passes.take_turns import take_turns
+from workbench.targets.nvidia.rereading import rows_read_again
 from workbench.targets.nvidia.spills import (
     Fitted,
     check_shares,
@@ -415,6 +416,8 @@ def _extra(module: Module, unit: Chip) -> dict[str, Any]:
     if module.attributes.get(READS_AGAIN):
         told["reads_again"] = True
     if not made:
+        if (rows := rows_read_again(module, unit)) is not None:
+            told["rows"] = rows.to_data()
         return told
     told["made"] = made
     if rounds := most_rounds(module):
