@@ -36,9 +36,7 @@ class Rows:
 def rows_from_data(stored: Mapping[str, Any]) -> Rows:
     """Return the rows in plain data; raises ValueError for data that is none."""
     steps = steps_from_data(stored["steps"], KINDS)
-    own, common = (
-        tuple((step, size) for step, size in stored[name]) for name in ("own", "common")
-    )
+    own, common = (tuple((step, size) for step, size in stored[name]) for name in ("own", "common"))
     for step, size in (*own, *common):
         if step not in range(len(steps)) or type(size) is not int:
             raise ValueError(f"of {len(steps)} steps a row is {step, size}")

@@ -24,7 +24,7 @@ from workbench.launch.assembly import Arguments, not_made
 from workbench.launch.conditions import python_lines
 from workbench.launch.grids import GPU_LIMITS, MOST_NUMBERED, blocks_for, check_limits
 from workbench.launch.hulls import asked_of_values
-from workbench.launch.rows import Chosen, rows_program
+from workbench.launch.rows import Chosen, Held, rows_program
 from workbench.source import LaunchError
 
 
@@ -33,7 +33,7 @@ class Loaded:
     """A function on a device; keeps its module alive.
 
     `most_blocks`: how many blocks take all programs of a launch, 0 where each has one of its own.
-    `chosen`: where a launch takes another function by its values.
+    `chosen`: where a launch takes another function by its values, that of `few` blocks at one time.
     """
 
     kernel: Loadable
@@ -69,14 +69,11 @@ def _keep_rows(loaded: Loaded, image: cuda.Image) -> None:
         return
     size = kernel.launch.dynamic_shared_bytes
     everywhere = cuda.blocks_at_once(loaded.function, kernel.launch.threads, size, device)
-    sizes = {
-        "blocks": everywhere // cuda.properties(device).multiprocessors,
-        "few": cuda.few_blocks(size),
-        "room": cuda.memory_bytes(device),
-    }
-    if rows_program(kernel, **sizes) is not None:
+    blocks = everywhere // cuda.properties(device).multiprocessors
+    held = Held(blocks, cuda.few_blocks(size), cuda.memory_bytes(device))
+    if rows_program(kernel, held) is not None:
         loaded.few = cuda.load(replace(image, is_cached=True), device)
-        loaded.chosen = Chosen(kernel, (loaded.function, loaded.few[1]), **sizes)
+        loaded.chosen = Chosen(kernel, (loaded.function, loaded.few[1]), held)
 
 
 def loaded_on(kernel: Loadable, device: int) -> Runner:

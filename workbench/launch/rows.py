@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from workbench.analysis.rows import rows_from_data
 from workbench.devices import cuda
@@ -37,19 +37,23 @@ LEAST_WARPS = 24
 MOST_KEPT, MOST_WANTED = 7 / 8, 2
 
 
-def rows_program(
-    kernel: Loadable, *, blocks: int, few: int, room: int, chosen: bool = True
-) -> Program | None:
+class Held(NamedTuple):
+    """How many blocks a multiprocessor holds, how many it would, bytes that they and the L1 share.
+
+    `few` are those for which shared memory has room where it is as small as it gets.
+    """
+
+    blocks: int
+    few: int
+    room: int
+
+
+def rows_program(kernel: Loadable, held: Held, *, required: bool = False) -> Program | None:
     """Return what says whether a launch is better off with few blocks; None: none is.
 
-    Args:
-        kernel: what is launched.
-        blocks: how many a multiprocessor holds at one time.
-        few: how many it would hold.
-        room: its bytes that the L1 and shared memory share.
-        chosen: whether the answer is the program's result, else what it requires.
+    The answer is the program's result, or what it requires.
     """
-    launch = kernel.launch
+    launch, (blocks, few, room) = kernel.launch, held
     stored = launch.extra.get("rows")
     plain = not (launch.made or launch.persistent or launch.attribute)
     if stored is None or not plain or few * launch.num_warps < LEAST_WARPS or few >= blocks:
@@ -75,7 +79,7 @@ def rows_program(
     pushed = build.between(wanted(blocks), int(MOST_KEPT * room), 1 << 62)
     kept = build.between(wanted(few), 0, MOST_WANTED * room)
     choice = build.apply("mask", pushed, kept)
-    if chosen:
+    if not required:
         return build.finish(choice)
     build.require(choice)
     return build.finish()
@@ -130,9 +134,9 @@ class Chosen:
     calls and gives to it, 0 where the driver's library cannot be opened by name.
     """
 
-    def __init__(self, kernel: Loadable, functions: tuple[Any, Any], **sizes: int) -> None:
-        result = rows_program(kernel, **sizes)
-        required = rows_program(kernel, **sizes, chosen=False)
+    def __init__(self, kernel: Loadable, functions: tuple[Any, Any], held: Held) -> None:
+        result = rows_program(kernel, held)
+        required = rows_program(kernel, held, required=True)
         assert result is not None
         assert required is not None
         names = [f"a{n}" for n in range(len(kernel.launch.parameters))]

@@ -12,7 +12,7 @@ from tests.language.harness import from_text
 from workbench.analysis.rows import Rows, rows_from_data
 from workbench.devices import cuda
 from workbench.launch.conditions import python_expressions
-from workbench.launch.rows import Chosen, rows_program
+from workbench.launch.rows import Chosen, Held, rows_program
 
 TWICE = """
 def twice(x, w, o, n, step, BLOCK: tl.constexpr):
@@ -45,15 +45,13 @@ def either(x, w, o, n, step, BLOCK: tl.constexpr):
     tl.store(o + tl.arange(0, BLOCK), total)
 """
 #: Of an H100: 12 blocks of 40 registers, 7 where 8 kB are shared.
-H100 = {"blocks": 12, "few": 7, "room": 228 << 10}
+H100 = Held(blocks=12, few=7, room=228 << 10)
 
 
 def compiled(text: str, **options: Any) -> Any:
     signature = "*fp32:16 *fp32:16 *fp32:16 i32:16 i32"
     shape = {"BLOCK": 512}
-    return workbench.compile(
-        from_text(text), signature, shape, "sm_90a", num_warps=4, **options
-    )
+    return workbench.compile(from_text(text), signature, shape, "sm_90a", num_warps=4, **options)
 
 
 def test_a_row_that_is_read_again_is_told_with_what_all_programs_read():
@@ -80,7 +78,7 @@ def test_rows_that_are_no_data_are_refused():
 )  # fmt: skip
 def test_few_blocks_are_chosen_where_they_keep_the_rows_and_all_do_not(columns: int, few: bool):
     kernel = compiled(TWICE)
-    program = rows_program(kernel, **H100)
+    program = rows_program(kernel, H100)
     assert program is not None
     names = [f"a{n}" for n in range(len(kernel.launch.parameters))]
     (text,) = python_expressions(program, names)
@@ -89,8 +87,8 @@ def test_few_blocks_are_chosen_where_they_keep_the_rows_and_all_do_not(columns: 
 
 
 def test_blocks_of_few_warps_stay_many():
-    assert rows_program(compiled(TWICE), **{**H100, "few": 5}) is None
-    assert rows_program(compiled(TWICE), **{**H100, "blocks": 7}) is None
+    assert rows_program(compiled(TWICE), H100._replace(few=5)) is None
+    assert rows_program(compiled(TWICE), H100._replace(blocks=7)) is None
 
 
 def test_native_code_launches_the_function_that_is_chosen(monkeypatch: pytest.MonkeyPatch):
@@ -105,7 +103,7 @@ def test_native_code_launches_the_function_that_is_chosen(monkeypatch: pytest.Mo
     driver = kind(launch)
     address = ctypes.cast(driver, ctypes.c_void_p).value
     monkeypatch.setattr(cuda, "launch_address", lambda: address)
-    chosen = Chosen(compiled(TWICE), (16, 32), **H100)
+    chosen = Chosen(compiled(TWICE), (16, 32), H100)
     start = kind(chosen.launch)
     for columns in (1024, 8192, 16384):
         slots = (ctypes.c_int64 * 5)(1, 2, 3, columns, 5)
