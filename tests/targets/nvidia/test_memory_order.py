@@ -296,9 +296,9 @@ kernel @apart(%x: ptr<i32> {noalias = True}, %y: ptr<i32> {noalias = True}) {num
         assert [op.name for op in after.walk()].count("gpu.barrier") == count
 
 
-def insert_barriers_of(text: str, signature: str) -> Module:
+def insert_barriers_of(text: str, signature: str, num_warps: int = 4) -> Module:
     """Return a kernel's GPU IR with barriers."""
-    before = final(text, signature, num_warps=4)
+    before = final(text, signature, num_warps=num_warps)
     offsets, _, _ = allocate(before, SM_80)
     return insert_barriers(before, Remarks(), offsets, SM_80)
 
@@ -410,7 +410,15 @@ def test_loads_of_a_round_share_a_question_and_none_is_asked_of_what_lies_before
     assert before.name == "gpu.barrier"
     assert not before.operands
     asked = [op for op in after.body.ops[: after.body.ops.index(loop)] if op.name == "tile.le"]
-    assert len(asked) == 6  # the result beside each of three arguments
+    assert len(asked) == 3  # the result beside each of three arguments
+
+
+def test_a_warp_alone_asks_for_no_barrier():
+    signature = "*fp32:16 *fp32:16 *fp32:16 *fp32:16 *fp32:16 i32"
+    after = insert_barriers_of(NORM, signature, num_warps=1)
+    barriers = [op for op in after.walk() if op.name == "gpu.barrier"]
+    assert barriers
+    assert not any(op.operands for op in barriers)
 
 
 # -- programs ------------------------------------------------------------------------------
