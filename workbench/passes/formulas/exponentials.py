@@ -190,12 +190,10 @@ def _log2_in_two(t: Terms, x: Value) -> tuple[Value, Value]:
     high, low = t.scaled(s, 2.0), t.fma(t.real(2.0), s_low, tail)
     whole = t.add(high, low)
     rest = t.add(t.sub(high, whole), low)
-    log2_e, log2_e_low = t.either(*_LOG2_E_PARTS)
-    product = t.scaled(whole, log2_e)
-    error = t.fma(whole, t.real(log2_e), t.neg(product))
-    error = t.fma(rest, t.real(log2_e), t.fma(whole, t.real(log2_e_low), error))
-    total = t.add(parts.e, product)
-    return total, t.add(t.sub(product, t.sub(total, parts.e)), error)
+    log2_e, log2_e_low = map(t.real, t.either(*_LOG2_E_PARTS))
+    total = t.fma(whole, log2_e, parts.e)
+    error = t.fma(whole, log2_e, t.sub(parts.e, total))  # all of it: no product is rounded
+    return total, t.fma(rest, log2_e, t.fma(whole, log2_e_low, error))
 
 
 def power(t: Terms, x: Value, y: Value) -> Value:
@@ -259,12 +257,11 @@ def _log2_in_two_single(t: Terms, a: Value) -> tuple[Value, Value]:
     square = t.mul(near, near)
     series = t.horner(square, [coefficient * _LOG2_E for coefficient in _LOG_SINGLE])
     twice, below = (2 * part for part in _LOG2_E_PARTS[0])
-    product = t.scaled(s, twice)
-    error = t.fma(s, t.real(below), t.fma(s, t.real(twice), t.neg(product)))
-    error = t.fma(t.mul(near, square), series, t.fma(lost, t.real(twice), error))
-    unit = t.real(2.0**-t.mantissa)
-    total = t.fma(e, unit, product)
-    error = t.add(t.sub(product, t.fma(t.neg(e), unit, total)), error)
+    whole = t.scaled(e, 2.0**-t.mantissa)
+    total = t.fma(s, t.real(twice), whole)
+    error = t.fma(s, t.real(twice), t.sub(whole, total))  # all of it: no product is rounded
+    error = t.fma(lost, t.real(twice), t.fma(s, t.real(below), error))
+    error = t.fma(t.mul(near, square), series, error)
     total = t.select(t.test("eq", a, 0.0), t.real(-math.inf), total)
     return t.select(t.test("eq", a, math.inf), a, total), error
 
