@@ -486,7 +486,9 @@ class _Barriers:
         with builder.block(asks) as otherwise:
             builder.insert(Yield(meets))
         made = builder.insert(If(few, Block((), tuple(then)), Block((), tuple(otherwise))))
-        return reading_from(loop, dict(zip(meets, made.results, strict=True)))
+        new = reading_from(loop, dict(zip(meets, made.results, strict=True)))
+        regions = [spec.name for spec in loop.fields if spec.role == "region"]
+        return loop.noted(**{name: getattr(new, name) for name in regions})
 
     def alone(self) -> For | None:
         """Return the loop around, if it has none inside and may be counted."""
