@@ -326,6 +326,16 @@ OVERLAPPING = {
                     total += tl.load(x_ptr + 512 * j + i)
                 tl.store(y_ptr + k * 512 + i, total)
         """,
+    "a loop that stores and gives a sum": """
+        def kernel(x_ptr, y_ptr, n):
+            i = tl.arange(0, 512)
+            total = tl.zeros([512], tl.int32)
+            for k in range(n):
+                x = tl.load(x_ptr + k * 256 + i)
+                tl.store(y_ptr + k * 256 + i, x + 1)
+                total += x
+            tl.store(y_ptr + n * 256 + i, total)
+        """,
     "where it lies is loaded": """
         def kernel(x_ptr, y_ptr, n):
             i = tl.arange(0, 512)
