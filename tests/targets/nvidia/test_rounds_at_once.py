@@ -1,0 +1,97 @@
+"""Weights (K, C, R, S): what all taps read of a row is one run of memory, copied at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.kernels.convolution import conv2d
+from tests.passes.corpus import tile_ir
+from tests.targets.nvidia.test_warpgroups import compiled, in_gpu_ir
+from workbench.interpreter import run_module
+from workbench.ir import Module
+from workbench.ops import If
+from workbench.targets.nvidia.copied_rounds import layout_for
+from workbench.targets.nvidia.ops import CopyRounds, WarpgroupDot
+
+BLOCKS = {"R": 3, "S": 3, "HAS_BIAS": False, "BLOCK_M": 64, "BLOCK_K": 32, "BLOCK_C": 32}
+#: What is known of the strides (K, C, R, S) of weights.
+DENSE = "i32:16 i32 i32 i32=1"
+
+
+def convolution(weights: str = DENSE, blocks: dict[str, Any] = BLOCKS, **options: Any) -> Module:
+    ones = "i32=1 " * 5
+    signature = (
+        f"*f16:16 *f16:16 *f16:16 *f32:16 i32 i32:16 {'i32 ' * 5}{ones}"
+        f"i32 i32 i32 i32=1 {weights} i32 i32 i32 i32=1 i32:16 i32"
+    )
+    module = tile_ir(conv2d, signature, blocks, num_warps=4, **options)
+    return replace(module, attributes={**module.attributes, "narrow_index": True})
+
+
+def copies(module: Module) -> list[CopyRounds]:
+    return [op for op in module.walk() if isinstance(op, CopyRounds)]
+
+
+def test_products_read_the_slots_of_nine_taps():
+    module = in_gpu_ir(convolution())
+    (copy,) = copies(module)
+    readers = [op for op in module.walk() if isinstance(op, WarpgroupDot) and op.slot_b is not None]
+    assert [op.b for op in readers] == [copy.buffer]
+    assert copy.axis == 0
+    assert copy.buffer.type.slots == 9  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("weights", "options"),
+    [
+        ("i32 i32 i32 i32=1", {}),  # a row may begin anywhere
+        ("i32:16 i32:16 i32 i32=1", {}),  # 16 elements between channels, at least
+        ("i32:16 i32 i32 i32", {}),  # nobody knows how far taps lie apart
+        (DENSE, {"rounds_at_once": False}),
+    ],
+)
+def test_what_each_round_loads_for_itself(weights: str, options: dict[str, Any]):
+    assert not copies(in_gpu_ir(convolution(weights, **options)))
+
+
+@pytest.mark.parametrize("gap", [0, 2])
+@pytest.mark.parametrize("blocks", [BLOCKS, {**BLOCKS, "BLOCK_M": 32}], ids=["four", "one"])
+def test_the_result_is_that_of_torch(gap: int, blocks: dict[str, Any]):
+    """Whatever the strides are; `gap`: elements between channels that no tap has."""
+    b, c, height, width, k = 1, 48, 4, 6, 19
+    draw = np.random.default_rng(3)
+    x = draw.integers(-3, 4, (b, c, height, width)).astype(np.float16)
+    held = draw.integers(-3, 4, (k, c, 9 + gap)).astype(np.float16)
+    w = held[:, :, :9].reshape(k, c, 3, 3) if gap else held.reshape(k, c, 3, 3)
+    out = np.full((b, k, height, width), np.nan, np.float32)
+    strides = [x.strides[n] // 2 for n in range(3)]
+    strides += [c * (9 + gap), 9 + gap, 3, *(out.strides[n] // 4 for n in range(3))]
+    module = in_gpu_ir(convolution(blocks=blocks))
+    assert any(isinstance(op, If) for op in module.walk())
+    given = [x, held, held, out, b, c, height, width, k, height, width, *strides, c, k]
+    run_module(module, (-(-b * height * width // blocks["BLOCK_M"]), 1, 1), given)
+    images, weights = (torch.from_numpy(np.ascontiguousarray(a)).float() for a in (x, w))
+    want = torch.nn.functional.conv2d(images, weights, padding=1)
+    assert np.array_equal(out, want.numpy())
+
+
+def test_copies_are_as_wide_as_can_be():
+    made, recorder = compiled(convolution())
+    ptx = made.texts["ptx"]().text
+    assert ptx.count("cp.async.cg.shared.global") == 9
+    assert ptx.count("prmt.b32") >= 9 * 4
+    assert any("9 rounds copied at once" in one.text for one in recorder.remarks.items)
+
+
+def test_lanes_share_rows():
+    layout = layout_for((64, 64), 0, 8, 32)
+    assert layout is not None
+    assert layout.bases["register"] == ((1, 0), (2, 0), (4, 0), (0, 32))
+    assert layout.bases["lane"] == ((8, 0), (16, 0), (32, 0), (0, 1), (0, 2))
+    assert layout_for((16, 32), 0, 4, 32) is None
+    assert layout_for((64, 96), 0, 4, 32) is None
