@@ -11,7 +11,9 @@ import torch
 
 from tests.kernels.convolution import conv2d
 from tests.passes.corpus import tile_ir
-from tests.targets.nvidia.test_warpgroups import compiled, in_gpu_ir
+from tests.targets.nvidia.hazards import simulate
+from tests.targets.nvidia.test_roles import ordered
+from tests.targets.nvidia.test_warpgroups import SM_90A, compiled, in_gpu_ir
 from workbench.interpreter import run_module
 from workbench.ir import Module
 from workbench.ops import If
@@ -74,10 +76,13 @@ def test_the_result_is_that_of_torch(gap: int, blocks: dict[str, Any]):
     module = in_gpu_ir(convolution(blocks=blocks))
     assert any(isinstance(op, If) for op in module.walk())
     given = [x, held, held, out, b, c, height, width, k, height, width, *strides, c, k]
-    run_module(module, (-(-b * height * width // blocks["BLOCK_M"]), 1, 1), given)
+    programs = -(-b * height * width // blocks["BLOCK_M"]), 1, 1
+    run_module(module, programs, given)
     images, weights = (torch.from_numpy(np.ascontiguousarray(a)).float() for a in (x, w))
     want = torch.nn.functional.conv2d(images, weights, padding=1)
     assert np.array_equal(out, want.numpy())
+    placed, offsets, total = ordered(module)
+    simulate(placed, offsets, total, programs, given, SM_90A)
 
 
 def test_copies_are_as_wide_as_can_be():

@@ -44,7 +44,7 @@ from workbench.targets.nvidia.copied_rounds import (
     layout_for,
 )
 from workbench.targets.nvidia.ops import CopyRounds, FenceProducts
-from workbench.targets.simt.ops import SharedAllocate, SharedLoad
+from workbench.targets.simt.ops import BlockBarrier, SharedAllocate, SharedLoad
 from workbench.targets.simt.rules import Device
 
 OPTION = "rounds_at_once"
@@ -326,36 +326,43 @@ def _copy(plan: _Plan, buffer: Value, builder: Builder, chip: Device) -> None:
 def read_in_place(module: Module, remarks: Remarks, chip: Device) -> Module:
     """Have products read slots where they lie, which threads would bring there once more.
 
+    Whoever reads a slot meets those who filled it: nobody else places barriers of rings.
+
     Needs: layouts. Keeps: every value.
     """
-    filled = {op.buffer for op in module.walk() if isinstance(op, CopyRounds)}
-    if not filled:
-        return module
     read: set[Value] = set()
 
     def rewrite(op: Op, builder: Builder) -> Op | None:
         for operand in op.operands:
             held = operand.op
-            if not isinstance(held, SharedLoad) or held.buffer not in filled:
+            buffer = None if held is None else held.buffer_moved()
+            if held is None or buffer is None or len(held.operands) == 1:
                 continue
-            type = held.buffer.type
+            type, slot = buffer.type, held.operands[1]
             assert isinstance(type, Shared)
-            assert held.slot is not None
             how = chip.rules.in_place_of(op, operand, replace(type, slots=0), False)
             if how is not None and replace(how.buffer, slots=type.slots) == type:
-                read.add(held.buffer)
-                return op.changed(**how.fields(held.buffer, held.slot))
+                read.add(buffer)
+                return op.changed(**how.fields(buffer, slot))
         return None
 
-    def fenced(op: Op, builder: Builder) -> tuple[Value, ...] | None:
-        if not isinstance(op, CopyRounds) or op.buffer not in read:
+    def met(op: Op, builder: Builder) -> tuple[Value, ...] | None:
+        written = {effect.through for effect in op.own_effects() if effect.space == "shared"}
+        if op.results or not any(buffer and _is_ring(buffer) for buffer in written):
             return None
         builder.insert(op)
-        builder.insert(FenceProducts())
+        if not written.isdisjoint(read):
+            builder.insert(FenceProducts())
+        builder.insert(BlockBarrier())
         return ()
 
-    module = rebuild(module, rewrite)
-    return drop_dead(rebuild(module, fenced), remarks) if read else module
+    if not any(_is_ring(value) for op in module.walk() for value in op.results):
+        return module
+    return drop_dead(rebuild(rebuild(module, rewrite), met), remarks)
+
+
+def _is_ring(value: Value) -> bool:
+    return isinstance(value.type, Shared) and value.type.slots > 0
 
 
 __all__ = ["copy_rounds_at_once", "read_in_place"]
