@@ -62,9 +62,15 @@ def test_what_each_round_loads_for_itself(weights: str, options: dict[str, Any])
 
 
 @pytest.mark.parametrize("gap", [0, 2])
-@pytest.mark.parametrize("blocks", [BLOCKS, {**BLOCKS, "BLOCK_M": 32}], ids=["four", "one"])
-def test_the_result_is_that_of_torch(gap: int, blocks: dict[str, Any]):
-    """Whatever the strides are; `gap`: elements between channels that no tap has."""
+@pytest.mark.parametrize(
+    ("rows", "options"), [(64, {}), (32, {}), (64, {"through_registers": True})], ids=str
+)
+def test_the_result_is_that_of_torch(gap: int, rows: int, options: dict[str, Any]):
+    """Whatever the strides are; `gap`: elements between channels that no tap has.
+
+    64 rows are multiplied by four warps, also while images are loaded rounds ahead.
+    """
+    blocks = {**BLOCKS, "BLOCK_M": rows}
     b, c, height, width, k = 1, 48, 4, 6, 19
     draw = np.random.default_rng(3)
     x = draw.integers(-3, 4, (b, c, height, width)).astype(np.float16)
@@ -73,10 +79,12 @@ def test_the_result_is_that_of_torch(gap: int, blocks: dict[str, Any]):
     out = np.full((b, k, height, width), np.nan, np.float32)
     strides = [x.strides[n] // 2 for n in range(3)]
     strides += [c * (9 + gap), 9 + gap, 3, *(out.strides[n] // 4 for n in range(3))]
-    module = in_gpu_ir(convolution(blocks=blocks))
+    module = in_gpu_ir(convolution(blocks=blocks, **options))
     assert any(isinstance(op, If) for op in module.walk())
+    goes_on = any(isinstance(op, WarpgroupDot) and op.in_flight for op in module.walk())
+    assert goes_on is bool(options)
     given = [x, held, held, out, b, c, height, width, k, height, width, *strides, c, k]
-    programs = -(-b * height * width // blocks["BLOCK_M"]), 1, 1
+    programs = -(-b * height * width // rows), 1, 1
     run_module(module, programs, given)
     images, weights = (torch.from_numpy(np.ascontiguousarray(a)).float() for a in (x, w))
     want = torch.nn.functional.conv2d(images, weights, padding=1)
