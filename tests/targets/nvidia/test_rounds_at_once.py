@@ -18,6 +18,7 @@ from workbench.interpreter import run_module
 from workbench.ir import Module
 from workbench.ops import If
 from workbench.targets.nvidia.copied_rounds import layout_for
+from workbench.targets.nvidia.moves import moves_in
 from workbench.targets.nvidia.ops import CopyRounds, WarpgroupDot
 
 BLOCKS = {"R": 3, "S": 3, "HAS_BIAS": False, "BLOCK_M": 64, "BLOCK_K": 32, "BLOCK_C": 32}
@@ -99,6 +100,16 @@ def test_copies_are_as_wide_as_can_be():
     assert ptx.count("cp.async.cg.shared.global") == 9
     assert ptx.count("prmt.b32") >= 9 * 4
     assert any("9 rounds copied at once" in one.text for one in recorder.remarks.items)
+
+
+def test_what_copies_move():
+    """64 bytes of a row at a time, no bank twice."""
+    module = in_gpu_ir(convolution())
+    read, taken, put = (
+        move for op, move in moves_in(module, "sm_90a") if isinstance(op, CopyRounds)
+    )
+    assert (read.how, read.requests, read.sectors) == ("cp.async", 9, 16)
+    assert [(move.requests, move.conflicts) for move in (taken, put)] == [(9, 1), (9, 1)]
 
 
 def test_lanes_share_rows():

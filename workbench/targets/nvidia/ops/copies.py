@@ -111,8 +111,9 @@ class CopyRounds(Op, mnemonic="gpu.copy_rounds", exact=True):
 
     def verify(self) -> None:
         buffer, pointers = self.buffer.type, self.pointers.type
-        fits = isinstance(buffer, Shared) and buffer.shape == shape_of(pointers)
-        if not fits or not buffer.slots or element_of(buffer) != pointee_of(pointers):
+        fits = isinstance(buffer, Shared) and buffer.slots > 0
+        fits = fits and shape_of(buffer) == shape_of(pointers)
+        if not fits or element_of(buffer) != pointee_of(pointers):
             raise ShapeError(f"{self.name} of {pointers} does not fill a {buffer}", self.span)
 
     def own_effects(self) -> Effects:

@@ -25,6 +25,7 @@ from workbench.ir import (
     Builder,
     Module,
     Op,
+    Scalar,
     Shared,
     Tile,
     Value,
@@ -284,6 +285,7 @@ def _holds(strides: Sequence[tuple[Value, int]], builder: Builder) -> Value:
 def _buffer(plan: _Plan) -> SharedAllocate:
     type = plan.load.result.type
     assert isinstance(type, Tile)
+    assert isinstance(type.element, Scalar)
     order = (plan.axis, 1 - plan.axis)
     layout = swizzled(type.shape, ITEMSIZE, order, exchange=False)
     return SharedAllocate(type=Shared(type.shape, type.element, layout, plan.rounds))
