@@ -22,8 +22,8 @@ from workbench.targets.simt.shared import addresses_of, buffer_layout, load_vect
 #: Bytes of a copy, and the only size of elements that permutes sort out.
 VECTOR, ITEMSIZE = 16, 2
 _ELEMENTS = VECTOR // ITEMSIZE
-#: Vectors of elements that a lane sorts out behind one wait, at most.
-_MOST_AT_ONCE = 2
+#: Bytes of scratch, for what is sorted out behind one wait, that a block takes at most.
+_MOST_SCRATCH = 80 << 10
 
 
 def layout_for(
@@ -83,8 +83,11 @@ def _slots(op: CopyRounds) -> int:
 
 
 def _at_once(op: CopyRounds, num_warps: int, lanes: int) -> int:
+    """Return how many vectors of elements a lane sorts out behind one wait."""
     rows, columns = shape_of(op.pointers.type)
-    return min(_MOST_AT_ONCE, rows * columns // _ELEMENTS // (lanes * num_warps))
+    threads = lanes * num_warps
+    most = max(1, _MOST_SCRATCH // (threads * VECTOR * _slots(op)))
+    return min(1 << most.bit_length() - 1, rows * columns // _ELEMENTS // threads)
 
 
 @NVIDIA.lower(CopyRounds)
