@@ -148,6 +148,9 @@ class _Narrower(Rebuilder):
         new = self.values.get(value, value)
         if element_of(new.type) == element:
             return new
+        if isinstance(new.op, Constant) and element == I64:
+            constant = Constant(new.op.value, with_element(new.type, element))
+            return self.builder.add(constant, value.hint)
         return self.builder.add(Cast(new, element), value.hint)
 
     def op(self, op: Op) -> None:

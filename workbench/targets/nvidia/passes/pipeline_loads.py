@@ -87,6 +87,11 @@ _LEAST_DISTANCE = 2
 _ROW_BYTES = 256
 #: Rounds whose copies may start together: their code is written so often.
 _MOST_TOGETHER = 8
+#: Blocks of which one reads a table, one waits for what that leads to, and one multiplies.
+_TAKING_TURNS = 3
+#: Bytes that a multiprocessor asks memory for at once, from which on more gain nothing: nearly
+#: three times what its share of an H100's memory, 25 GB/s, brings in a microsecond.
+_ON_THE_WAY = 1 << 16
 #: Resident warps that stay where a ring takes more slots to bring such rows.
 _LEAST_WARPS = 8
 
@@ -199,6 +204,7 @@ def _ring_of(
         found = _affordable(early, found, depth, room, remarks)
     if not found or depth < 2:
         return found, None
+    depth = _for_more_blocks(early, found, depth, chip, remarks)
     return found, _planned(early, found, depth, chip, room, remarks)
 
 
@@ -267,7 +273,7 @@ def _planned(
     product of a loop, unless the slot has no room at all and an operand is computed meanwhile).
     Where few blocks share it, operands that may stay in registers leave their bytes to the ring.
     """
-    plain = Plan(depth, depth - 1, beside=_beside(early, found))
+    plain = Plan(depth, max(1, depth - 1), beside=_beside(early, found))
     product = _goes_on(early, found)
     each = sum(staged.ahead.buffer.bytes for staged in found)
     if product is not None:
@@ -366,13 +372,15 @@ def _row_that_goes_on(early: Early, staged: Staged) -> int:
     return 0
 
 
-def _scratch_bytes(early: Early) -> int:
-    """Return the most bytes that an op of a loop needs beside its operands, one after the other."""
+def _scratch_bytes(early: Early, found: Sequence[Staged] = ()) -> int:
+    """Return the most bytes that an op of a loop needs beside its operands, one after the other.
+
+    Those do not count that reads of the rings of `found` stand for.
+    """
     on, used = early.known.on, early.known.uses.keys()
-    return max(
-        (scratch_of(op, on.chip, on.num_warps, used).bytes for op in _inside(early.loop)),
-        default=0,
-    )
+    gone = {id(user.op) for staged in found for user in staged.users}
+    left = (op for op in _inside(early.loop) if id(op) not in gone)
+    return max((scratch_of(op, on.chip, on.num_warps, used).bytes for op in left), default=0)
 
 
 def _late(
@@ -476,8 +484,7 @@ def _affordable(
         return found
     kept: list[Staged] = []
     for staged in found:
-        before = early.slice_of(staged.reads) or []
-        if any(not op.pure for op in before):
+        if _is_led_by_table(early, staged):
             remarks.note(
                 staged.load,
                 f"not copied ahead: {depth} stages of what a table leads to do not fit",
@@ -486,6 +493,55 @@ def _affordable(
         else:
             kept.append(staged)
     return kept
+
+
+def _for_more_blocks(
+    early: Early, found: list[Staged], depth: int, chip: Chip, remarks: Remarks
+) -> int:
+    """Return the slots of a ring whose copies wait for a table: fewer, if more blocks fit then.
+
+    A block asks for what a table leads to when it has begun and has read that. Memory is kept busy
+    meanwhile by other blocks, if what these wait for is enough. Only where warps multiply: products
+    of warpgroups take longer than their copies.
+    """
+    on, loop = early.known.on, early.loop
+    led = all(staged.is_vectors for staged in found) and any(
+        _is_led_by_table(early, staged) for staged in found
+    )
+    waits = any(early.known.rules.later_of(op) for op in _inside(loop))
+    if not led or waits or not on.options.get("fewer_stages", True):
+        return depth
+    each = sum(staged.ahead.buffer.bytes for staged in found)
+    scratch = _scratch_bytes(early, found)
+    products = [op for op in _inside(loop) if chip.rules.staged_of(op)]
+    sums = sum(_registers_of(op.result) for op in products)
+    registers = min(MOST_REGISTERS, _OTHER_REGISTERS + sums)
+
+    def blocks_of(slots: int) -> int:
+        fits = residency(chip, on.num_warps, registers, slots * each + scratch)
+        return fits.warps // on.num_warps
+
+    fewest, most = depth, blocks_of(depth)
+    for slots in range(depth - 1, 0, -1):
+        blocks = blocks_of(slots)
+        # Of one slot nothing is on its way while it is read.
+        on_the_way = (blocks * (slots - 1) if slots > 1 else blocks - 1) * each
+        few = most < _TAKING_TURNS and most * on.num_warps < _ENOUGH_WARPS
+        if few and blocks > most and on_the_way >= _ON_THE_WAY:
+            fewest, most = slots, blocks
+    if fewest < depth:
+        text = (
+            f"num_stages={loop.stages or depth}: {fewest} taken, so that {most} blocks share a "
+            f"multiprocessor, not {blocks_of(depth)}, and wait for their tables by turns "
+            f"(fewer_stages=False takes {depth})"
+        )
+        remarks.note(loop, text, "applied")
+    return fewest
+
+
+def _is_led_by_table(early: Early, staged: Staged) -> bool:
+    """Say whether what a load's address is made of in the loop is itself loaded there."""
+    return any(not op.pure for op in early.slice_of(staged.reads) or [])
 
 
 def _fitting(

@@ -50,6 +50,8 @@ _AT_ONCE = 2
 class Plan:
     """The ring of a loop: its slots, how many rounds ahead copies start, and who reads it.
 
+    Of one slot copies start at the end of a round, for the next one.
+
     product: one that is waited for a round later, if there is one.
     late: one that is started a round later, if there is one.
     together: of so many rounds copies start at one time, and are waited for. Slots and distance
@@ -137,6 +139,8 @@ class RingLoop:
     def _loop(self, ahead: Ahead, buffers: list[Value], barriers: Value | None) -> Op:
         if self.plan.together > 1:
             return self._loop_together(ahead, buffers)
+        if self.plan.slots == 1:
+            return self._loop_of_one_slot(ahead, buffers)
         builder, loop = self.builder, self.loop
         carried, arguments = _Carried(), loop.body.arguments
         index, any_more, state, waiting, last_slot = self._begun(ahead)
@@ -151,9 +155,7 @@ class RingLoop:
         with builder.block() as body:
             self._meet_for_copies()
             self._store(held, held_slot)
-            if held and self._loads_elements():
-                # ptxas moves such loads in front of the fence, which would wait for them.
-                builder.insert(WarpBarrier())
+            self._keep_loads_behind()
             # Copies come first: a warp that starts a product waits there until the one before is
             # nearly done (measured: 0.93 of cuBLAS this way, 0.86 with the product first).
             moved: dict[Value, Value] = {}
@@ -190,8 +192,12 @@ class RingLoop:
         block = Block((*arguments, *carried.inside), tuple(body))
         return builder.insert(loop.changed(inits=(*loop.inits, *carried.inits), body=block))
 
-    def _loads_elements(self) -> bool:
-        """Say whether rounds load so little at a time that no copy would bring it in any layout."""
+    def _keep_loads_behind(self) -> None:
+        """Have loads of single elements start behind the fence, which would wait for them.
+
+        ptxas moves them in front of it, where there are many: so little at a time that no copy
+        would bring it.
+        """
         on = self.early.known.on
         for staged in self.found:
             access, layout = staged.access, layout_of(staged.load.result.type)
@@ -201,8 +207,8 @@ class RingLoop:
             pointers, mask, most = access.pointers, access.mask, on.chip.widest_bytes
             width, _ = vector_width(on.facts, pointers, mask, layout, size, most)
             if width * size < on.chip.least_copied_bytes:
-                return True
-        return False
+                self.builder.insert(WarpBarrier())
+                return
 
     def _meet_for_copies(self) -> None:
         """Have all threads see what copies have brought for a round."""
@@ -222,6 +228,31 @@ class RingLoop:
             self.builder.insert(SharedStore(tile, buffer, slot))
         if tiles and not any(staged.in_place and staged.is_vectors for staged in self.found):
             self.builder.insert(FenceProducts())
+
+    def _loop_of_one_slot(self, ahead: Ahead, buffers: list[Value]) -> Op:
+        """Insert the loop that starts copies of the next round behind all that reads this one's.
+
+        Tables of addresses are read in front of what the round computes.
+        """
+        builder, loop, zero = self.builder, self.loop, self._number(0)
+        carried, arguments = _Carried(), loop.body.arguments
+        index, any_more, state, _, _ = self._begun(ahead)
+        next_index = carried.add(index, "ahead")
+        shadows = {a: carried.add(value, a.hint) for a, value in state.items()}
+        runs = None if any_more is None else carried.add(any_more, "runs")
+        with builder.block() as body:
+            self._meet_for_copies()
+            tables = ahead.looked_up(next_index, dict(shadows), runs)
+            reading = _Reading(self.early, self.found, buffers, zero, builder)
+            replaced = reading.write(self.plan, lambda: None)
+            yields = [replaced.get(v, v) for v in loop.body.yields]
+            builder.insert(BlockBarrier())
+            moved = ahead.copy(tables, zero, -1)
+            following, more = self._following(next_index, runs)
+            ends = [following, *(moved[a] for a in shadows), *([] if more is None else [more])]
+            builder.insert(loop.body.terminator.changed(values=(*yields, *ends)))
+        block = Block((*arguments, *carried.inside), tuple(body))
+        return builder.insert(loop.changed(inits=(*loop.inits, *carried.inits), body=block))
 
     def _loop_together(self, ahead: Ahead, buffers: list[Value]) -> Op:
         """Insert the loop where the copies of several rounds start together.

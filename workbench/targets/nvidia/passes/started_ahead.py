@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from workbench.ir import Builder, Op, Value, copy_op, layout_of, shape_of
 from workbench.ops import Elementwise, Select, Splat
@@ -12,6 +12,18 @@ from workbench.targets.nvidia.ops import CommitCopies, Expect
 from workbench.targets.simt.passes.rounds import ends_with, reached
 from workbench.targets.simt.passes.staged_loads import Early, Staged
 from workbench.targets.simt.rules import Access
+
+
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """What values of a loop are in a round that is started ahead, and whether it is reached.
+
+    `done`: of the ops that addresses are made of, how many are there.
+    """
+
+    values: dict[Value, Value]
+    runs: Value
+    done: int
 
 
 class Ahead:
@@ -49,16 +61,34 @@ class Ahead:
         the loop reaches the round, where the counter does not tell. `commit`: they are the last of
         those that are waited for together.
         """
-        builder, loop = self.builder, self.loop
-        values = {loop.body.arguments[0]: index, **state}
+        return self.copy(self.looked_up(index, state, runs), slot, stage, commit)
+
+    def looked_up(
+        self, index: Value, state: dict[Value, Value], runs: Value | None = None
+    ) -> LookedUp:
+        """Read the tables that addresses of the round are made of."""
+        values = {self.loop.body.arguments[0]: index, **state}
         runs = reached(self.loop, index, self.builder) if runs is None else runs
-        for op in self.ops:
-            copied = copy_op(op, values, builder)
+        read = [number for number, op in enumerate(self.ops) if not op.pure]
+        found = LookedUp(values, runs, read[-1] + 1 if read else 0)
+        self._compute(self.ops[: found.done], found)
+        return found
+
+    def _compute(self, ops: Sequence[Op], found: LookedUp) -> None:
+        for op in ops:
+            copied = copy_op(op, found.values, self.builder)
             access = self.rules.access_of(copied)
             if access is not None:
-                copied = access.under(self._under(runs, access))
-                values[op.results[0]] = copied.result
-            builder.insert(copied)
+                copied = access.under(self._under(found.runs, access))
+                found.values[op.results[0]] = copied.result
+            self.builder.insert(copied)
+
+    def copy(
+        self, found: LookedUp, slot: Value, stage: int = 0, commit: bool = True
+    ) -> dict[Value, Value]:
+        """Start all copies and loads of a round whose tables are read, as `start` does."""
+        builder, values, runs = self.builder, found.values, found.runs
+        self._compute(self.ops[found.done :], found)
         pairs = list(zip(self.found, self.buffers, strict=True))
         self.loaded = [
             (self._load(staged, values, runs), buffer)
@@ -73,9 +103,9 @@ class Ahead:
             builder.insert(CommitCopies())
         if self.barriers is not None:
             self._start_boxes(pairs, (slot, stage), values, runs)
-        arguments = loop.body.arguments[1:]
+        body = self.loop.body
         return {
-            arguments[i]: values.get(loop.body.yields[i], loop.body.yields[i]) for i in self.carries
+            body.arguments[1:][i]: values.get(body.yields[i], body.yields[i]) for i in self.carries
         }
 
     def _load(self, staged: Staged, values: dict[Value, Value], runs: Value) -> Value:
