@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import workbench.language as tl
 from tests.kernels.convolution import conv2d
 from tests.passes.corpus import tile_ir
 from tests.targets.nvidia.hazards import simulate
@@ -24,6 +25,33 @@ from workbench.targets.nvidia.ops import CopyRounds, WarpgroupDot
 BLOCKS = {"R": 3, "S": 3, "HAS_BIAS": False, "BLOCK_M": 64, "BLOCK_K": 32, "BLOCK_C": 32}
 #: What is known of the strides (K, C, R, S) of weights.
 DENSE = "i32:16 i32 i32 i32=1"
+
+
+def by_fours(
+    x_ptr, w_ptr, out_ptr, C,
+    HOW: tl.constexpr, M: tl.constexpr, N: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Four products for each c, of weights (N, C, 2, 2), in the order that HOW says."""
+    m, n = tl.arange(0, M), tl.arange(0, N)
+    acc = tl.zeros((M, N), dtype=tl.float32)
+    for start in range(0, C, BLOCK):
+        c = start + tl.arange(0, BLOCK)
+        for r in range(2):
+            for s in range(2):
+                x = tl.load(x_ptr + m[:, None] * C + c[None, :])
+                at = 2 * r + s
+                if HOW == "square":
+                    at = r * r * 2 + s
+                if HOW == "xor":
+                    at = (2 * r + s) ^ 1
+                if HOW == "quotient":
+                    at = 2 * r + s + (r + s) // 2
+                row = (C + 1 if HOW == "unaligned" else C) * 4
+                w = tl.load(
+                    w_ptr + n[None, :] * row + c[:, None] * 4 + at, volatile=HOW == "volatile"
+                )
+                acc = tl.dot(x, w, acc)
+    tl.store(out_ptr + m[:, None] * N + n[None, :], acc)
 
 
 def convolution(weights: str = DENSE, blocks: dict[str, Any] = BLOCKS, **options: Any) -> Module:
@@ -60,6 +88,25 @@ def test_products_read_the_slots_of_nine_taps():
 )
 def test_what_each_round_loads_for_itself(weights: str, options: dict[str, Any]):
     assert not copies(in_gpu_ir(convolution(weights, **options)))
+
+
+@pytest.mark.parametrize("how", ["plain", "square", "xor", "quotient", "unaligned", "volatile"])
+def test_only_runs_of_memory_are_copied_at_once(how: str):
+    """Strides that are numbers are no question; rounds that go elsewhere load for themselves."""
+    blocks = {"HOW": how, "M": 64, "N": 32, "BLOCK": 32}
+    module = tile_ir(by_fours, "*f16:16 *f16:16 *f32:16 i32:16", blocks, num_warps=4)
+    module = in_gpu_ir(replace(module, attributes={**module.attributes, "narrow_index": True}))
+    assert len(copies(module)) == (how == "plain")
+    assert not any(isinstance(op, If) for op in module.walk())
+    draw = np.random.default_rng(3)
+    x, w = (draw.integers(-3, 4, size).astype(np.float16) for size in ((64, 64), (32 * 65 * 4,)))
+    out = np.full((64, 32), np.nan, np.float32)
+    run_module(module, (1, 1, 1), [x, w, out, 64])
+    at = {"square": (0, 1, 2, 3), "xor": (1, 0, 3, 2), "quotient": (0, 1, 2, 4)}.get(how, range(4))
+    row = 260 if how == "unaligned" else 256
+    places = np.arange(32)[:, None] * row + np.arange(64) * 4
+    want = sum(x.astype(np.float32) @ w[places + tap].T.astype(np.float32) for tap in at)
+    assert np.array_equal(out, want)
 
 
 @pytest.mark.parametrize("gap", [0, 2])

@@ -133,7 +133,7 @@ def _copy(low: Lowering, op: CopyRounds, vectors: range, base: str) -> None:
             moved = piece * sharing * VECTOR
             target = at(low, start, str(number * low.chip.lanes * VECTOR * rounds + moved))
             address = emit.pure(f"ptrtoint ptr addrspace(3) {target} to i32")
-            offset = int(beside or 0) + moved
+            offset = int(beside.removeprefix("+") or 0) + moved
             text = f"cp.async.cg.shared.global [$0], [$1+{offset}], {VECTOR}"
             arguments = [f"i32 {address}", f"ptr addrspace(1) {source}"]
             constraints = ["r", "l"]

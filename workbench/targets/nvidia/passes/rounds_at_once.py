@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from workbench.analysis.affine import Affine, tile_forms
-from workbench.analysis.forms import Form, Monomial
+from workbench.analysis.forms import OPAQUE, Atom, Form, Monomial, all_atoms
 from workbench.analysis.products import multiplied
 from workbench.ir import (
     Block,
@@ -162,9 +162,10 @@ def _plan(
     shape = shape_of(op.result.type)
     warps: int = module.attributes["num_warps"]
     trips_of = [facts.atom("trip", loop.counter) for loop in loops]
+    if not _moves_evenly(form, trips_of, loops[0]):
+        return None
     for axis, extent in enumerate(shape):
-        step = facts.stride(raised.pointers, axis, raised.mask)
-        step = Form({(): step}) if isinstance(step, int) else step
+        step = _apart(form, axis)
         asked = None if step is None else _is(step, rounds, facts)
         rest = Form(
             {
@@ -187,7 +188,7 @@ def _plan(
     return None
 
 
-def _moved(form: Form, atoms: Sequence[object]) -> Form:
+def _moved(form: Form, atoms: Sequence[Atom]) -> Form:
     """Return by how much a form moves where an atom of its own rises by 1."""
     terms: dict[Monomial, int] = {}
     for monomial, coefficient in form.terms.items():
@@ -195,6 +196,33 @@ def _moved(form: Form, atoms: Sequence[object]) -> Form:
         if len(rest) < len(monomial):
             terms[rest] = terms.get(rest, 0) + coefficient * (len(monomial) - len(rest))
     return Form(terms)
+
+
+def _moves_evenly(form: Form, trips: Sequence[Atom], loop: For) -> bool:
+    """Say whether all of a form but the rounds of loops stays the same in them."""
+    made = {result for op in walk(loop.body) for result in op.results}
+    plain = {"arg", "x", "pid", "programs", "trip"}
+    inside = {part for atom in form.atoms() for own in atom.parts for part in all_atoms(own)}
+    once = all(sum(atom in trips for atom in monomial) <= 1 for monomial in form.terms)
+    return (
+        once
+        and inside.isdisjoint(trips)
+        and all(
+            atom.kind in plain
+            or atom.kind in OPAQUE
+            or (atom.kind == "value" and atom.key not in made)
+            for atom in {*form.atoms(), *inside}
+        )
+    )
+
+
+def _apart(form: Form, axis: int) -> Form | None:
+    """Return how far all neighbours along an axis lie apart; None where that differs."""
+    moving = [atom for atom in form.atoms() if axis in atom.axes]
+    if {atom.kind for atom in moving} != {"x"}:
+        return None
+    alone = all(sum(atom in moving for atom in monomial) <= 1 for monomial in form.terms)
+    return _moved(form, moving) if alone else None
 
 
 def _is(step: Form, wanted: int, facts: Affine) -> tuple[tuple[str, int], ...] | None:
