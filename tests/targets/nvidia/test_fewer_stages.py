@@ -133,3 +133,13 @@ def test_what_no_table_leads_to_has_the_stages_asked_for():
     module = tile_ir(matmul, words, sizes, num_warps=4, num_stages=4)
     final = [module, *(after for _, after in tile_steps(module))][-1]
     assert slots_of(steps(final, tma=False)["pipeline-loads"]) == {4}
+
+
+@pytest.mark.parametrize(("warps", "slots"), [(8, 3), (4, 3)])
+def test_a_slot_more_leaves_as_many_blocks(warps: int, slots: int):
+    """Of 128 columns by eight warps two blocks have room, of three slots each, not of four."""
+    words = "*fp16:16 *fp16:16 *fp16:16 i32:16 i32:16 i32:16" + " i32:16 i32=1" * 3
+    sizes = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP_M": 1, "ACTIVATION": ""}
+    module = tile_ir(matmul, words, sizes, num_warps=warps, num_stages=3)
+    final = [module, *(after for _, after in tile_steps(module))][-1]
+    assert slots_of(steps(final, tma=False)["pipeline-loads"]) == {slots}

@@ -79,6 +79,9 @@ _BARRIER_BYTES = 8
 COMPUTED_FIRST = "computed_first"
 #: What a thread of a loop of products has in registers beside its sums, about: addresses, masks.
 _OTHER_REGISTERS = 72
+#: What it has of those at the least, where threads start the copies of its only product: a slot
+#: more may cost a block then (of gathered rows by 128x128 and eight warps, which have 128 in all).
+_FEWEST_REGISTERS = 64
 #: The addresses that it has among those.
 _OTHER_ADDRESSES = 24
 #: Rounds ahead in which a tile is loaded that is stored a round later, for all to see in the next.
@@ -275,11 +278,13 @@ def _planned(
     """
     plain = Plan(depth, max(1, depth - 1), beside=_beside(early, found))
     product = _goes_on(early, found)
+    boxes = any(staged.box is not None for staged in found)
     each = sum(staged.ahead.buffer.bytes for staged in found)
     if product is not None:
         layout = layout_of(product.result.type)
         assert layout is not None
-        registers = plain_registers = min(MOST_REGISTERS, layout.registers() + _OTHER_REGISTERS)
+        others = _OTHER_REGISTERS if boxes else _FEWEST_REGISTERS
+        registers = plain_registers = min(MOST_REGISTERS, layout.registers() + others)
         late, ways = None, [(depth + 1, depth - 1), (depth, depth - 2)]
         computes = (depth + 1) * each > room and _is_computed(product, early, found)
         ways = ways[: 2 if depth > 3 or computes else 1]
@@ -296,7 +301,6 @@ def _planned(
     in_rings = {place.operand for staged in found for place in staged.in_place}
     on = early.known.on
     beside = stored_bytes(early.loop, in_rings, on.chip.rules) + _scratch_bytes(early)
-    boxes = any(staged.box is not None for staged in found)
 
     def warps_with(slots: int, registers: int, kept: int = 0) -> int:
         barriers = _BARRIER_BYTES * slots if boxes else 0
