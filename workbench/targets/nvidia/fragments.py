@@ -117,7 +117,7 @@ def _field_bits(value: Value) -> int:
         return found.pop() if len(found) == 1 else 0
     if (field := _field_of(value)) is not None and field.shifts:
         width = _field_width(value)
-        return width if lies_apart(field, 0, 16 // width) else 0
+        return width if width and lies_apart(field, 0, 16 // width) else 0
     if made is None or isinstance(made, Load):
         return 0
     return max((_field_bits(v) for v in made.operands if not _is_small(v)), default=0)
@@ -133,10 +133,13 @@ def _field_of(value: Value) -> Field | None:
 
 
 def _field_width(value: Value) -> int:
-    """Return over how many bits the fields lie that a float is made of by itself; 0: of none."""
+    """Return over how many bits the fields lie that a float is made of by itself; 0: of none.
+
+    Those that are put together four at once are brought side by side as cheaply.
+    """
     made = value.op
     if isinstance(made, Bitcast) and (bits := bits_of(made.source)) is not None:
-        return bits.ends[1] - bits.ends[0]
+        return 0 if bits.by_bytes else bits.ends[1] - bits.ends[0]
     field = _field_of(value)
     return 0 if field is None else field.width
 
