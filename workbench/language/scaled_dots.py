@@ -18,7 +18,7 @@ from typing import Any
 
 from workbench.language.arithmetic import arithmetic, binary, minimum, where
 from workbench.language.casts import bitcast_tensor, cast_tensor
-from workbench.language.dots import dot
+from workbench.language.dots import dot, dot_with_factors
 from workbench.language.dtypes import (
     bfloat16,
     dtype,
@@ -45,6 +45,8 @@ from workbench.language.table import builtin
 from workbench.language.values import describe, origins, static, tensor, to_tensor
 from workbench.source import ConstexprError, KernelTypeError, ShapeError
 
+#: Up to so many rows the sums of runs along K are fewer than the numbers by a half.
+_FEW_ROWS = 16
 _FORMATS: dict[str, tuple[dtype, dtype]] = {
     "e4m3": (float8e4nv, uint8), "e5m2": (float8e5, uint8), "bf16": (bfloat16, uint16),
     "fp16": (float16, uint16),
@@ -82,6 +84,8 @@ def dot_scaled(
     along_k = _along_k(lhs_k_pack, formats[0], "lhs"), _along_k(rhs_k_pack, formats[1], "rhs")
     a = _decoded(to_tensor(lhs), formats[0], -1 if along_k[0] else -2, "lhs", to)
     b = _decoded(to_tensor(rhs), formats[1], -2 if along_k[1] else -1, "rhs", to)
+    if not _is_given(lhs_scale) and _scales_sums(a, b, rhs_scale, out_dtype):
+        return _with_scaled_sums(a, b, rhs_scale, acc, exact_nan=exact_nan)
     a = _scaled(a, lhs_scale, "lhs", exact_nan=exact_nan)
     if _is_given(rhs_scale):
         turned = replace(b, value=trans(b.value))
@@ -90,6 +94,42 @@ def dot_scaled(
     current().remark(f"dot_scaled multiplies in {to}: no instruction takes scaled operands here")
     first, second = (cast_tensor(_multiplied(one), to) for one in (a, b))
     return dot(first, second, acc, out_dtype=out_dtype)
+
+
+def _scales_sums(a: _Decoded, b: _Decoded, scale: Any, out_dtype: Any) -> bool:
+    """Say whether sums of runs along K are multiplied by scales, which are fewer than numbers."""
+    rows, extent = a.value.shape[-2:]
+    return (
+        _is_given(scale)
+        and to_tensor(scale).dtype in (uint8, int8)
+        and len(b.value.shape) == 2
+        and rows <= _FEW_ROWS
+        and extent & (extent - 1) == 0
+        and b.value.dtype == float16
+        and static(out_dtype, "out_dtype") in (None, float32)
+    )
+
+
+def _with_scaled_sums(
+    a: _Decoded, b: _Decoded, scale: Any, acc: Any, *, exact_nan: bool
+) -> tensor:
+    """Return the product of numbers as they are decoded; scales multiply sums in fp32."""
+    factors = to_tensor(scale)
+    turned = trans(b.value)
+    run = _run_length(factors, "rhs")
+    _check_scale_shape(turned, factors, run, "rhs")
+    numbers = _sum_factors(factors, b.divided, exact_nan=exact_nan)
+    first = cast_tensor(_multiplied(a), float16)
+    return dot_with_factors(first, b.value, acc, numbers)
+
+
+def _sum_factors(scale: tensor, divided: int, *, exact_nan: bool) -> tensor:
+    """Return scales times what numbers are divided by, in fp32; what leaves its range is NaN."""
+    if not divided:
+        return _factors(scale, exact_nan=exact_nan)
+    exponent = cast_tensor(_exponents(scale), uint32)
+    bits = arithmetic("+", arithmetic("<<", exponent, 23), divided << 23)
+    return bitcast_tensor(minimum(bits, 0x7FC00000), float32)
 
 
 def _format(word: Any, side: str) -> str:
