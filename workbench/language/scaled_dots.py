@@ -84,6 +84,7 @@ def dot_scaled(
     along_k = _along_k(lhs_k_pack, formats[0], "lhs"), _along_k(rhs_k_pack, formats[1], "rhs")
     a = _decoded(to_tensor(lhs), formats[0], -1 if along_k[0] else -2, "lhs", to)
     b = _decoded(to_tensor(rhs), formats[1], -2 if along_k[1] else -1, "rhs", to)
+    current().remark(f"dot_scaled multiplies in {to}: no instruction takes scaled operands here")
     if not _is_given(lhs_scale) and _scales_sums(a, b, rhs_scale, out_dtype):
         return _with_scaled_sums(a, b, rhs_scale, acc, exact_nan=exact_nan)
     a = _scaled(a, lhs_scale, "lhs", exact_nan=exact_nan)
@@ -91,7 +92,6 @@ def dot_scaled(
         turned = replace(b, value=trans(b.value))
         scaled = _scaled(turned, rhs_scale, "rhs", exact_nan=exact_nan)
         b = replace(scaled, value=trans(scaled.value))
-    current().remark(f"dot_scaled multiplies in {to}: no instruction takes scaled operands here")
     first, second = (cast_tensor(_multiplied(one), to) for one in (a, b))
     return dot(first, second, acc, out_dtype=out_dtype)
 
@@ -110,9 +110,7 @@ def _scales_sums(a: _Decoded, b: _Decoded, scale: Any, out_dtype: Any) -> bool:
     )
 
 
-def _with_scaled_sums(
-    a: _Decoded, b: _Decoded, scale: Any, acc: Any, *, exact_nan: bool
-) -> tensor:
+def _with_scaled_sums(a: _Decoded, b: _Decoded, scale: Any, acc: Any, *, exact_nan: bool) -> tensor:
     """Return the product of numbers as they are decoded; scales multiply sums in fp32."""
     factors = to_tensor(scale)
     turned = trans(b.value)

@@ -76,7 +76,8 @@ class Dot(Op, mnemonic="tile.dot", effects=NONE):
     @property
     def run(self) -> int:
         """How many neighbours along K share a factor; K where there is none."""
-        return shape_of(self.a.type)[-1] // (self.factors and shape_of(self.factors.type)[1] or 1)
+        runs = 1 if self.factors is None else shape_of(self.factors.type)[1]
+        return shape_of(self.a.type)[-1] // runs
 
     def multiplies(self) -> Product:
         return Product(self.a, self.b, self.accumulator)

@@ -265,7 +265,9 @@ def _matrix_product(low: Lowering, op: Dot, unit: MatrixUnit) -> None:
             returned = _struct(held)
             for i in range(4):
                 accumulators[register + i] = emit.pure(f"extractvalue {returned} {call}, {i}")
-        if op.factors is not None and (number + 1 == len(steps) or steps[number + 1][0] % op.run == 0):
+        if op.factors is not None and (
+            number + 1 == len(steps) or steps[number + 1][0] % op.run == 0
+        ):
             total = _with_factors(low, op, total, accumulators, step[0] // op.run)
             accumulators = total
     low.set_registers(op.result, _cast(low, accumulators, unit.accumulator, element, op))

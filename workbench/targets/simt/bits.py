@@ -168,6 +168,23 @@ def _lifted(low: Lowering, bits: Bits) -> tuple[int, ...] | None:
     return None if shifts is None else shifts.by_register
 
 
+def _has_whole_words(low: Lowering, bits: Bits) -> bool:
+    """Say whether a thread has bytes by fours: fewer take less if put together two by two."""
+    field, layout = bits.fields[0], low.layout(bits.root)
+    if field.shifts is None:
+        own = layout.bases["register"]
+        return element_of(bits.root.type).bits == 8 and any(
+            all(
+                tuple(step * (other == axis) for other in range(layout.rank)) in own
+                for step in (1, 2)
+            )
+            for axis in range(layout.rank)
+        )
+    shifts = shifts_of(field, layout)
+    assert shifts is not None
+    return len({shift // 8 for shift in shifts.by_register}) == 4
+
+
 def _place_of(low: Lowering, bits: Bits, register: int) -> tuple[str, int]:
     """Return a word and the bit of it from which an element's fields are counted."""
     root, field = low.register(bits.root, register), bits.fields[0]
@@ -197,7 +214,7 @@ def _side_by_side(
     if words[0] == words[1] and abs(starts[0] - starts[1]) == _WIDTH:
         word, start = words[0], min(starts)
         back = 1 if starts[0] < starts[1] else -1
-    elif both[0].by_bytes:
+    elif both[0].by_bytes and all(_has_whole_words(low, bits) for bits in both):
         made = [_upper_bytes(low, both[0], w, s % 8) for w, s in zip(words, starts, strict=True)]
         return low.packing.unpack(_above_zeros(low, made, [s // 8 for s in starts]), type)
     else:
@@ -231,7 +248,7 @@ def _spread_bits(low: Lowering, bits: Bits, word: str, start: int) -> str:
 
 
 def _upper_bytes(low: Lowering, bits: Bits, word: str, start: int) -> str:
-    """Return the upper bytes of four integers whose fields lie in the bytes of a word, from a bit on.
+    """Return the upper bytes of four integers whose fields lie in a word's bytes, from a bit on.
 
     A word is moved as a whole: what comes from a byte beside it no mask leaves.
     """
