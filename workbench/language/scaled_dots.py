@@ -9,6 +9,9 @@ format weigh the same, are the number times a power of two, subnormal ones inclu
 left is multiplied in that format; so are e4m3 and its scale in fp16. That has not all powers of
 two, so a scale is two factors there, of which the first rounds nothing but what the second makes
 zero.
+
+Of few rows the sums of a run are fewer than its numbers: scales multiply these, in fp32. No number
+is rounded then; of 4-bit floats scales up to 2^113 are exact, larger ones infinite or NaN.
 """
 
 from __future__ import annotations
