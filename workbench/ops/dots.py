@@ -80,7 +80,7 @@ class Dot(Op, mnemonic="tile.dot", effects=NONE):
         return shape_of(self.a.type)[-1] // runs
 
     def multiplies(self) -> Product:
-        return Product(self.a, self.b, self.accumulator)
+        return Product(self.a, self.b, self.accumulator, self.factors)
 
     def roundings(self) -> int:
         return shape_of(self.a.type)[-1]
