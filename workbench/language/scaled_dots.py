@@ -10,8 +10,8 @@ left is multiplied in that format; so are e4m3 and its scale in fp16. That has n
 two, so a scale is two factors there, of which the first rounds nothing but what the second makes
 zero.
 
-Of few rows the sums of a run are fewer than its numbers: scales multiply these, in fp32. No number
-is rounded then; of 4-bit floats scales up to 2^113 are exact, larger ones infinite or NaN.
+Of few rows the sums of a run of 4-bit floats are fewer than its numbers: scales multiply these, in
+fp32. No number is rounded then; scales up to 2^113 are exact, larger ones infinite or NaN.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def dot_scaled(
     b = _decoded(to_tensor(rhs), formats[1], -2 if along_k[1] else -1, "rhs", to)
     current().remark(f"dot_scaled multiplies in {to}: no instruction takes scaled operands here")
     if not _is_given(lhs_scale) and _scales_sums(a, b, rhs_scale, out_dtype):
-        return _with_scaled_sums(a, b, rhs_scale, acc, exact_nan=exact_nan)
+        return _with_scaled_sums(a, b, rhs_scale, acc)
     a = _scaled(a, lhs_scale, "lhs", exact_nan=exact_nan)
     if _is_given(rhs_scale):
         turned = replace(b, value=trans(b.value))
@@ -100,7 +100,10 @@ def dot_scaled(
 
 
 def _scales_sums(a: _Decoded, b: _Decoded, scale: Any, out_dtype: Any) -> bool:
-    """Say whether sums of runs along K are multiplied by scales, which are fewer than numbers."""
+    """Say whether sums of runs along K are multiplied by scales, which are fewer than numbers.
+
+    Numbers that are what they are, not divided, take less: their scales are no sum of exponents.
+    """
     rows, extent = a.value.shape[-2:]
     return (
         _is_given(scale)
@@ -109,25 +112,24 @@ def _scales_sums(a: _Decoded, b: _Decoded, scale: Any, out_dtype: Any) -> bool:
         and rows <= _FEW_ROWS
         and extent & (extent - 1) == 0
         and b.value.dtype == float16
+        and b.divided > 0
         and static(out_dtype, "out_dtype") in (None, float32)
     )
 
 
-def _with_scaled_sums(a: _Decoded, b: _Decoded, scale: Any, acc: Any, *, exact_nan: bool) -> tensor:
+def _with_scaled_sums(a: _Decoded, b: _Decoded, scale: Any, acc: Any) -> tensor:
     """Return the product of numbers as they are decoded; scales multiply sums in fp32."""
     factors = to_tensor(scale)
     turned = trans(b.value)
     run = _run_length(factors, "rhs")
     _check_scale_shape(turned, factors, run, "rhs")
-    numbers = _sum_factors(factors, b.divided, exact_nan=exact_nan)
+    numbers = _sum_factors(factors, b.divided)
     first = cast_tensor(_multiplied(a), float16)
     return dot_with_factors(first, b.value, acc, numbers)
 
 
-def _sum_factors(scale: tensor, divided: int, *, exact_nan: bool) -> tensor:
+def _sum_factors(scale: tensor, divided: int) -> tensor:
     """Return scales times what numbers are divided by, in fp32; what leaves its range is NaN."""
-    if not divided:
-        return _factors(scale, exact_nan=exact_nan)
     exponent = cast_tensor(_exponents(scale), uint32)
     bits = arithmetic("+", arithmetic("<<", exponent, 23), divided << 23)
     return bitcast_tensor(minimum(bits, 0x7FC00000), float32)
