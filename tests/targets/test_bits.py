@@ -137,13 +137,13 @@ def test_which_are_known():
     assert dict(zip(FORMS, known, strict=True)) == FORMS
 
 
-@pytest.mark.parametrize("to", ["float16", "bfloat16"])
-def test_upper_bytes_are_put_together_four_at_once(to: str):
-    """What is right for bfloats, too, but not chosen by their name: the low byte has zeros."""
-    made = kernel_of_pairs(to)
-    text = llvm_text(on_machine(made, arguments(2 * len(PAIRS), to)), MACHINE)
-    assert f", {0x0E0E0E0E}" in text
-    assert f", {0x80808080 - (1 << 32)}" in text
+@pytest.mark.parametrize(("who", "together"), [("registers", True), ("apart", False)])
+def test_upper_bytes_are_put_together_four_at_once(who: str, together: bool):
+    """Where a thread has whole words of them, and none two bytes apart, which take no permute."""
+    text = llvm_text(on_machine(kernel_of_words("float16", who), arguments_of_words("float16")),
+                     MACHINE)  # fmt: skip
+    assert (f", {0x0E0E0E0E}" in text) == together
+    assert (f", {0x80808080 - (1 << 32)}" in text) == together
 
 
 def test_the_halves_of_a_byte_lie_alike_once_one_is_shifted():
