@@ -113,7 +113,7 @@ def _scales_sums(a: _Decoded, b: _Decoded, scale: Any, out_dtype: Any) -> bool:
         and extent & (extent - 1) == 0
         and b.value.dtype == float16
         and b.divided > 0
-        and static(out_dtype, "out_dtype") in (None, float32)
+        and static(out_dtype, "out_dtype") == float32
     )
 
 

@@ -56,8 +56,6 @@ def warpgroup_layouts(op: Dot, on: Setting) -> Layouts | None:
     unit, chip = unit_of(op), chip_of(on.chip)
     if unit is None or not chip.has_warpgroups or obstacle_of_type(op, on.options):
         return None
-    if op.factors is not None:  # each run's sums would be waited for
-        return None
     turned = is_to_be_turned(op, on)
     if not turned and obstacle_of_shape(shape_of(op.result.type), chip, on.options):
         return None
