@@ -34,7 +34,7 @@ _NAMES = {
     "compile": ("workbench.runtime.compiling", "compile"),
     "autotune": ("workbench.tuning.autotune", "autotune"),
     "Config": ("workbench.tuning.autotune", "Config"),
-    "heuristics": ("workbench.tuning.autotune", "heuristics"),
+    "heuristics": ("workbench.tuning.heuristics", "heuristics"),
     "cdiv": ("workbench.runtime.host", "cdiv"),
     "next_power_of_2": ("workbench.runtime.host", "next_power_of_2"),
     "testing": ("workbench.triton.testing", ""),
@@ -66,7 +66,8 @@ if TYPE_CHECKING:
     from workbench.source import KernelError
     from workbench.triton import testing
     from workbench.triton.installing import as_triton
-    from workbench.tuning.autotune import Config, autotune, heuristics
+    from workbench.tuning.autotune import Config, autotune
+    from workbench.tuning.heuristics import heuristics
     from workbench.tuning.tune import tune
 
     device: str

@@ -370,9 +370,11 @@ ir | gpu.asked | | What a thread has asked memory for is under way before it com
 ir | gpu.async_copy | | Start copying what the pointers point at into slot \`slot\`; masked-off elements become 0.
 ir | gpu.await | | Wait until the phase of barrier \`turn\` with a parity has ended (0: of the first).
 ir | gpu.await_stores | | Wait until the copies to global memory that the block's warps started have read their source.
+ir | gpu.await_turn | | A group of warps waits until the one before has passed its turn on, the first for the last.
 ir | gpu.barrier | | All threads of the block wait for each other; memory written before is seen after.
 ir | gpu.barriers | | A ring of barriers in shared memory, each of whose phases ends after so many arrivals.
-ir | gpu.cluster_barrier | | All threads of a cluster's blocks wait for each other.
+ir | gpu.cluster_arrive | | The threads of a block have begun: those of its cluster's others may use its shared memory.
+ir | gpu.cluster_wait | | Wait until all threads of a cluster's blocks have arrived.
 ir | gpu.commit_copies | | Close a group of asynchronous copies.
 ir | gpu.convert_layout | | The same elements, held by other registers, lanes and warps.
 ir | gpu.copy_rounds | | Fill all slots of a buffer: slot t with what lies t elements behind the pointers.
@@ -383,6 +385,7 @@ ir | gpu.expect | | Arrive at barrier \`turn\`, and have its phase wait for so m
 ir | gpu.fence_products | | What this thread wrote to shared memory comes before what products read there.
 ir | gpu.has_peers | | Whether each of a cluster's \`blocks\` has a program, which all but the launch's last have.
 ir | gpu.kept | | What becomes of a carried number for each row, which its elements may raise (or lower).
+ir | gpu.pass_turn | | A group of warps lets the next one take its turn; nobody waits.
 ir | gpu.renew_barriers | | Let all barriers of a ring begin again: each is in its first phase, and nobody has arrived.
 ir | gpu.roles | | Warps of the block part: \`warps\` further ones run the first region, all others the second.
 ir | gpu.scale | | A tile times factors; a warp whose factors are all 1 does not multiply: x * 1 is x.

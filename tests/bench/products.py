@@ -132,6 +132,12 @@ OUR_WAVES = instead(
         (256, 144, 64, 8, 3),
     ),
 )
+#: In one round of tiles nothing hides a program's end: results by boxes, of rings of three slots.
+OUR_2048 = instead(
+    OURS,
+    with_options("tma_stores", (128, 256, 64, 8, 3)),
+    configs((64, 128, 128, 4, 3)),
+)
 #: Small ones whose results go by boxes, and whose warps part: one product of 64 rows a round leaves
 #: little time for the copies of the next.
 OUR_SMALL = instead(
@@ -288,7 +294,7 @@ def _family(size: int) -> tuple[str, int, tuple[Config, ...]]:
         return "to 512", 512, OUR_SMALL
     if size < 2048:
         return "to 2047", 1024, OUR_SMALL
-    return "from 2048", 4096, OURS
+    return ("2048", 2048, OUR_2048) if size == 2048 else ("from 2048", 4096, OURS)
 
 
 def _peers(size: int) -> tuple[Config, ...]:

@@ -39,6 +39,9 @@ from workbench.runtime.timing import Effort, Timing
 ROOT = Path(__file__).resolve().parents[2]
 #: How many of a family's configurations are tried at the contests where it is not tuned.
 BEST = 3
+#: Those that are slower than the best by so little that the race decides between them, at most so
+#: many. A race has more runs of fewer, and is what the row says.
+CLOSE, MOST_CLOSE = 1.05, 6
 #: From so many operations on a contest takes milliseconds: only the best configuration is tried.
 LONG_FLOPS = 8e12
 TUNING = Effort(warm_up=4.0, milliseconds=6.0, runs=10)
@@ -95,6 +98,12 @@ class Log:
         with self.path.open("a") as file:
             file.write(json.dumps(said) + "\n")
         self._take(json.loads(json.dumps(said)))
+
+
+def finalists(medians: Sequence[float]) -> int:
+    """Return how many of those that were tuned, the fastest first, a race decides between."""
+    close = sum(median <= CLOSE * medians[0] for median in medians[:MOST_CLOSE])
+    return min(len(medians), max(BEST, close))
 
 
 # -- one contest, on the device -------------------------------------------------------------------
@@ -163,10 +172,13 @@ class Arena:
         del want
         if any(len(found) > BEST for found in calls.values()):
             calls = self._tuned(contest, calls)
+        raced = self._race(contest, prepared, calls)
         if contest.family not in self._log.tuned:
-            best = {who: list(found) for who, found in calls.items()}
+            best = {
+                who: [c for c, _ in sorted(found.items(), key=lambda one: one[1])[:BEST]]
+                for who, found in raced.items()
+            }
             self._log.add(tuned=contest.family, best=best)
-        self._race(contest, prepared, calls)
 
     def _right(
         self, contest: Contest, prepared: Prepared, want: torch.Tensor, who: str,
@@ -219,13 +231,14 @@ class Arena:
             order = sorted(found, key=lambda c: timings[f"{who} {c}"].median)
             said = ", ".join(f"{c} {timings[f'{who} {c}'].median * 1e3:.1f}" for c in order)
             print(f"  {contest.title}, {who}: {said} us", flush=True)
-            best[who] = {config: found[config] for config in order[:BEST]}
+            taken = finalists([timings[f"{who} {c}"].median for c in order])
+            best[who] = {config: found[config] for config in order[:taken]}
         return best
 
     def _race(
         self, contest: Contest, prepared: Prepared, calls: dict[str, dict[Config, Call]]
-    ) -> None:
-        """Measure the best beside the baselines."""
+    ) -> Mapping[str, Mapping[Config, float]]:
+        """Measure the best beside the baselines; returns their times by compiler."""
         self._log.add(tries=f"{contest.title}: races")
         every: dict[tuple[str, Config | None], Call] = {
             (who, config): call for who, found in calls.items() for config, call in found.items()
@@ -242,7 +255,7 @@ class Arena:
                 self._log.add(missing=f"{contest.title}: {name}: {_words(error)}")
         if not calls["ours"]:
             self._log.add(rows=[], of=contest.title)
-            return
+            return {who: dict.fromkeys(found, math.inf) for who, found in calls.items()}
         keys = {f"{who} {config}": (who, config) for who, config in every}
         timings = measure({word: every[key] for word, key in keys.items()}, gpu=True,
                           warm=contest.hot, effort=RACING)  # fmt: skip
@@ -252,6 +265,10 @@ class Arena:
                 best[who] = config, timings[word]
         rows = [asdict(one) for one in _rows(contest, best)]
         self._log.add(rows=rows, of=contest.title)
+        return {
+            who: {config: timings[f"{who} {config}"].median for config in found}
+            for who, found in calls.items()
+        }
 
 
 def _rows(

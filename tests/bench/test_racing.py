@@ -103,6 +103,14 @@ def test_a_family_is_tuned_once(tmp_path, on_cpu):
     assert sum("second fp32 1000: ours" in what for what in tried) == racing.BEST
 
 
+@pytest.mark.parametrize(
+    ("medians", "taken"),
+    [([1.0, 1.2, 1.3, 1.4], 3), ([1.0, 1.01, 1.02, 1.04, 1.06], 4), ([1.0] * 9, 6), ([1.0], 1)],
+)
+def test_a_race_decides_between_those_that_are_close(medians, taken):
+    assert racing.finalists(medians) == taken
+
+
 def test_what_is_wrong_or_raises_is_not_timed(tmp_path, on_cpu):
     log = Log(tmp_path / "log")
     Arena(log).run(replace(contest(), prepare=partial(adding, spoil=64)))

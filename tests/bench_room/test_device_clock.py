@@ -6,6 +6,7 @@ what the host takes is between them. What was captured is queued by the replay.
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 
 import pytest
@@ -97,9 +98,29 @@ def test_time_of_the_host_is_not_in_a_sample():
     assert found["slow host"].median == pytest.approx(found["quick"].median)
 
 
+def test_a_long_call_runs_once_a_turn():
+    """A second one would find the clock that the first has left."""
+    stream = Stream()
+    recording = Stopwatch(backend=stream.backend()).record(lambda: stream.kernel(3.0))
+    stream.log.clear()
+    recording.replay()
+    assert stream.log == ["flush", "mark", "mark", "kernel", "mark"]
+
+
+def test_turns_come_in_any_order():
+    """None always comes behind the same other one."""
+    stream = Stream()
+    names = "abc"
+    calls = {name: partial(stream.queue, name, 3.0) for name in names}
+    timed(calls, stream)
+    ran = [name for name in stream.log if name in names]
+    behind = {(first, second) for first, second in itertools.pairwise(ran)}
+    assert {(a, b) for a in names for b in names if a != b} <= behind
+
+
 def test_every_run_comes_after_a_flush():
     stream = Stream()
-    recording = Stopwatch(backend=stream.backend()).record(lambda: stream.kernel(1.0), runs=2)
+    recording = Stopwatch(backend=stream.backend()).record(lambda: stream.kernel(0.5), runs=2)
     stream.log.clear()
     recording.replay()
     assert stream.log == ["flush", "mark", "mark", "kernel", "mark"] * 2
@@ -108,7 +129,7 @@ def test_every_run_comes_after_a_flush():
 def test_a_hot_run_comes_after_the_same_call():
     stream = Stream()
     recording = Stopwatch(backend=stream.backend(), warm=True).record(
-        lambda: stream.kernel(1.0), runs=2
+        lambda: stream.kernel(0.5), runs=2
     )
     stream.log.clear()
     recording.replay()

@@ -1,9 +1,12 @@
 """What the author of a wrong kernel reads: message, place from start to end, and what to do."""
 
+import math
+
 import numpy as np
 import pytest
 
 import workbench.language as tl
+import workbench.triton as triton
 from tests.language.harness import Typed, error_of, from_text, lowered
 from workbench.ir import F32
 from workbench.source import (
@@ -17,6 +20,11 @@ from workbench.source import (
 )
 
 X = np.zeros(16, np.float32)
+
+
+@triton.jit
+def helper(x):
+    tl.store(x, 1.0)
 
 
 def rendered(text: str, **values: object) -> str:
@@ -427,3 +435,59 @@ def test_errors_of_one_statement_are_all_found_in_their_order():
     found = [error, *error.others]
     assert len(found) == len(words)
     assert all(f"'{word}'" in one.message for word, one in zip(words, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        (3, "write held = tl.constexpr(3), or pass it as an argument"),
+        ([3, 4], "write held = tl.constexpr((3, 4)), or pass a tuple as an argument"),
+        ({"n": 3}, "take what is needed out of it before: N = tl.constexpr(...), or pass that"),
+        (X, "pass it as an argument"),
+    ],
+)
+def test_a_variable_of_the_function_around_is_no_global(value: object, hint: str):
+    text = """
+        def around(held):
+            def k(x):
+                tl.store(x, held)
+            return k
+    """
+    error = error_of(from_text(text)(value), x=X)
+    assert error.message.startswith("'held' is an ordinary variable of the function around this")
+    assert error.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("del x", "leave it out"),
+        ("global q", "a kernel stores what it computes"),
+        ("yield 1", "a kernel stores what it computes"),
+        ("x.dtype = tl.float32", "values do not change"),
+        ("x.dtype += 1", "values do not change"),
+        ("x[0] += 1", "build a new value with tl.where"),
+        ("x.numel()", "how many elements a tile has is x.numel"),
+        ("for i, j in enumerate(range(3)): pass", "count in the loop"),
+        ("for i, j in zip(x, x): pass", "count in the loop"),
+        ("a = sorted((1, 2))", "write tl.sort"),
+        ("tl.sum(tl.zeros([4], tl.float32), axis=1)", "its one axis is 0"),
+        ("tl.sum(tl.zeros([4, 4], tl.float32), axis=2)", "axes are 0, 1, or counted"),
+        ("tl.program_id(3)", "a grid has three axes"),
+        ("math.exp(tl.load(x))", "write tl.exp(...)"),
+        ("triton.next_power_of_2(tl.load(x).to(tl.int32))", "compute it before the launch"),
+        ("helper[(1,)](x)", "a kernel calls device functions"),
+        ("tl.make_tensor_descriptor(x, [4, 4], [4, 1], [4, 4]).load(0)", "give one for each axis"),
+        ("None + 1", "ask first: if x is not None"),
+        ("tl.load(x) + None", "ask first: if x is not None"),
+        ("'n = %d' % tl.load(x)", "texts hold no values of a run"),
+        ("tl.static_assert(tl.load(x) > 1)", "tl.device_assert(condition) checks it"),
+        ("tl.static_assert(B == 3, 'no')", "here B = 4; launch with values"),
+    ],
+)
+def test_errors_say_what_to_do(line: str, hint: str):
+    text = f"def k(x, B: tl.constexpr):\n    {line}\n"
+    names = {"math": math, "triton": triton, "helper": helper}
+    error = error_of(from_text(text, **names), x=X, B=4)
+    assert error.hint is not None
+    assert error.hint.startswith(hint)

@@ -5,9 +5,12 @@ import pytest
 import torch
 
 import workbench.language as tl
+from tests.execution import execute
 from tests.language.harness import from_text, lowered, result
 from workbench.language.extra.libdevice import LIBRARY
 from workbench.language.table import LIBDEVICE
+from workbench.passes.expand_functions import expand_functions
+from workbench.passes.manager import Remarks
 
 RANDOM = np.random.default_rng(5)
 ANY = np.concatenate([RANDOM.uniform(-3, 3, 24), [0.0, -0.0, 0.5, -1.5, 2.5, 1, -1, 3]])
@@ -232,3 +235,39 @@ def test_functions_at_the_ends():
             bound = 2e-6 if dtype == "float32" else 1e-14
             assert np.allclose(got, want, rtol=bound, atol=1e-7 if bound > 1e-7 else 1e-15,
                                equal_nan=True), (name, dtype, got, want)  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_cube_roots_of_subnormal_numbers_are_near(dtype: str):
+    module, _ = lowered(from_text("""
+        def kernel(out, x):
+            i = tl.arange(0, 512)
+            tl.store(out + i, tl.extra.libdevice.cbrt(tl.load(x + i)))
+    """), out=np.zeros(1, dtype), x=np.zeros(1, dtype))  # fmt: skip
+    written = expand_functions(module, Remarks(), lambda name, _: name != "cbrt")
+    lowest = np.finfo(dtype).minexp - np.finfo(dtype).nmant
+    x = np.ldexp(np.linspace(1, 2, 512), np.arange(512) % 140 + lowest).astype(dtype)
+    x[0] = np.finfo(dtype).smallest_subnormal
+    out = np.zeros(512, dtype)
+    execute(written, (1,), [out, x], "interpreter")
+    want = np.cbrt(x.astype(np.longdouble))
+    off = np.abs(out.astype(np.longdouble) - want) / np.spacing(want.astype(dtype))
+    assert off.max() < 1.5
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_remainders_at_the_ends(dtype: str):
+    module, _ = lowered(from_text("""
+        def kernel(out, x, y):
+            i = tl.arange(0, 256)
+            tl.store(out + i, tl.load(x + i) % tl.load(y + i))
+    """), out=np.zeros(1, dtype), x=np.zeros(1, dtype), y=np.zeros(1, dtype))  # fmt: skip
+    written = expand_functions(module, Remarks(), lambda name, _: name != "rem")
+    ends = np.array([0, 1, 1.5, 3, 1e-30, 1e20, np.inf, np.nan], dtype)
+    ends = np.concatenate([ends, -ends])
+    x, y, out = np.repeat(ends, 16), np.tile(ends, 16), np.zeros(256, dtype)
+    execute(written, (1,), [out, x, y], "interpreter")
+    with np.errstate(all="ignore"):
+        want, near = np.fmod(x, y), np.abs(x / y) < 2.0**80
+    held = near | ~np.isfinite(x) | ~np.isfinite(y) | (y == 0)
+    np.testing.assert_array_equal(out[held], want[held])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum, IntEnum
 from itertools import product
 from math import inf, nan
@@ -14,8 +15,9 @@ import pytest
 
 import workbench as wb
 import workbench.language as tl
-from workbench.launch import fastpath, launchers
-from workbench.launch.launchers import exact_key
+from workbench.launch import exact_keys, fastpath
+from workbench.launch.exact_keys import exact_key
+from workbench.source.captures import describe_value
 
 torch = pytest.importorskip("torch")
 
@@ -273,13 +275,32 @@ def test_exact_keys() -> None:
               *(tl.pointer_type(tl.pointer_type(*given)) for given in POINTERS),
               *(kind(1) for kind in NUMBERS), np.bool_(True), np.bool_(False),
               np.float32(0.0), np.float32(-0.0), (np.float32(1.5),), (np.float16(1.5),),
-              np.longdouble(1), np.timedelta64(1, "s")]  # fmt: skip
+              np.longdouble(1), np.timedelta64(1, "s"), np.timedelta64(1, "m"),
+              np.timedelta64(60, "s"), np.datetime64(1, "s"), np.datetime64(1, "m"),
+              timedelta(seconds=60), timedelta(seconds=1), torch.device("cpu"),
+              torch.device("meta"), np.dtype("f4"), np.dtype("i4"),
+              np.dtype("f4", metadata={"a": 1}), np.dtype([("a", "f4")]), [1], [True], [[1]],
+              {1: 2}, {1: 2.0}, {1.0: 2}, {1: 2, 3: 4}, {3: 4, 1: 2}, {1}, {1.0}, frozenset({1}),
+              frozenset({True}), frozenset({1, "a"}), slice(1), slice(1.0),
+              slice(2, 1)]  # fmt: skip
     for (n, a), (m, b) in product(enumerate(values), enumerate(values)):
         assert (exact_key(a) == exact_key(b)) == (n == m), (a, b)
     assert exact_key(float("nan")) == exact_key(nan)
     for make in (Held, tl.pointer_type, lambda v: (v,)):
         assert exact_key(make(tl.float32)) == exact_key(make(tl.float32))
     assert exact_key((np.float32(nan),)) == exact_key((np.float32(nan),))
+
+
+def test_units_of_time_are_told_apart_on_disk_too() -> None:
+    described = {describe_value(np.timedelta64(2, unit)) for unit in ("s", "m", "h")}
+    assert len(described) == 3
+
+
+def test_what_holds_itself_has_a_key() -> None:
+    ring: list[Any] = [1]
+    ring.append(ring)
+    assert exact_key(ring) == exact_key(ring)
+    assert exact_key(ring) != exact_key([1, [1]])
 
 
 def test_what_an_object_holds_beside_its_fields_is_part_of_its_key() -> None:
@@ -293,7 +314,10 @@ def test_what_an_object_holds_beside_its_fields_is_part_of_its_key() -> None:
 @pytest.mark.parametrize(
     "make",
     [lambda: Held(1), lambda: (Held((1, Held(2))),), lambda: (tl.float32, 8),
-     lambda: (tl.pointer_type(tl.float32),), lambda: np.int32(3), lambda: (np.float32(3),)],
+     lambda: (tl.pointer_type(tl.float32),), lambda: np.int32(3), lambda: (np.float32(3),),
+     lambda: frozenset({1, 2.5}), lambda: torch.device("cpu"), lambda: np.dtype("f4"),
+     lambda: {n: str(n) for n in range(1000)}, lambda: np.timedelta64(1, "s"),
+     lambda: timedelta(seconds=3)],
 )  # fmt: skip
 def test_constants_that_are_made_for_each_call_are_not_described(
     make: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
@@ -301,5 +325,5 @@ def test_constants_that_are_made_for_each_call_are_not_described(
     def described(_: Any) -> str:
         pytest.fail("described")
 
-    monkeypatch.setattr(launchers, "describe_value", described)
+    monkeypatch.setattr(exact_keys, "describe_value", described)
     assert exact_key(make()) == exact_key(make())

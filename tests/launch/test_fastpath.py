@@ -10,10 +10,11 @@ from dataclasses import replace
 
 import pytest
 
+import workbench as wb
 from tests.launch.test_native import LAUNCH
 from tests.runtime.kernels import add, fill, named
 from workbench.analysis.ranges import IndexProgram, Step
-from workbench.launch import fastpath, native
+from workbench.launch import fastpath, launchers, native
 from workbench.launch.abi import NativeCode
 from workbench.launch.binding import bind_names, classify
 from workbench.launch.facts import Signature
@@ -21,6 +22,7 @@ from workbench.launch.fastpath import FastPath
 from workbench.launch.grids import resolve_grid
 from workbench.launch.launchers import NOT_GIVEN
 from workbench.runtime import compiling
+from workbench.source import ArgumentError
 from workbench.source.arguments import Argument
 
 torch = pytest.importorskip("torch")
@@ -30,8 +32,9 @@ pytestmark = pytest.mark.skipif(not native.supported(), reason="another object l
 class Front:
     """A kernel whose launches are written down: by the careful way, by runners, by native code."""
 
-    def __init__(self, kernel, index_program=None):
+    def __init__(self, kernel, index_program=None, *, on_gpu=False):
         self.kernel = kernel
+        self.on_gpu = on_gpu
         self.index_program = index_program
         self.careful, self.ran, self.launched, self.chosen = [], [], [], []
         self.launch = self.first
@@ -51,7 +54,7 @@ class Front:
             compiled._launch = replace(compiled.launch, narrow_index=fits)
         if self.fast is None:
             self.fast = FastPath(
-                source, call, False, self.kernel.captures, self._slow, self._publish
+                source, call, self.on_gpu, self.kernel.captures, self._slow, self._publish
             )
         self.fast.add(compiled, call, self.runner(compiled), self._choose)
         self.careful.append(sizes)
@@ -134,11 +137,44 @@ def test_options_belong_to_the_key():
     assert len(front.ran) == 2
 
 
+@pytest.mark.parametrize("launches", [1, 40])
+def test_an_argument_given_twice_is_told_by_warm_launchers_too(launches):
+    kernel, arrays = wb.jit(add.fn), [torch.zeros(7) for _ in range(3)]
+    for _ in range(launches):
+        kernel[(3,)](*arrays, 7, BLOCK=3)
+    assert kernel._launch != kernel._first_launch
+    with pytest.raises(ArgumentError, match="add got 'n' twice, by position and by name"):
+        kernel[(3,)](*arrays, 7, n=7, BLOCK=3)
+
+
 def test_a_grid_may_be_a_function():
     front = Front(add)
     for _ in range(2):
         front.launch(lambda meta: (meta["n"], meta["BLOCK"]), *arguments(7), BLOCK=4)
     assert front.ran[0][:3] == (7, 4, 1)
+
+
+@wb.jit
+def counts(n):
+    n + 1
+
+
+def test_without_arrays_the_current_gpu_is_part_of_the_key(monkeypatch):
+    current = [0]
+    monkeypatch.setattr(launchers, "current_device", lambda: current[0])
+    monkeypatch.setattr(launchers, "raw_stream", lambda: lambda device: device)
+    front = Front(counts, on_gpu=True)
+    for _ in range(3):
+        front.launch((2,), 3)
+    assert len(front.careful) == 1
+    current[0] = 1
+    assert not front.fast.knows({"n": 3}, {})
+    front.launch((2,), 3)
+    assert len(front.careful) == 2
+    current[0] = 0
+    assert front.fast.knows({"n": 3}, {})
+    front.launch((2,), 3)
+    assert len(front.careful) == 2
 
 
 def test_an_empty_grid_runs_nothing():

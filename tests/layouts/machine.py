@@ -41,7 +41,11 @@ def run(plan: Plan, source: LinearLayout, target: LinearLayout, itemsize: int) -
 
 def check(plan: Plan, source: LinearLayout, target: LinearLayout, itemsize: int) -> None:
     """Every live register of every thread ends with its element, holes aside."""
-    found, wanted = run(plan, source, target, itemsize), held(target)
+    check_held(run(plan, source, target, itemsize), target)
+
+
+def check_held(found: Held, target: LinearLayout) -> None:
+    wanted = held(target)
     live = target.live_registers()
     for warp, lane in product(range(target.size("warp")), range(32)):
         for register in live:
@@ -89,15 +93,32 @@ def swaps(access: SharedAccess, warp: int) -> list[int]:
 def run_staging(
     plan: SharedPlan, source: LinearLayout, target: LinearLayout, itemsize: int
 ) -> Held:
-    before, waves = held(source), [0, 0]
-    after: Held = [
-        [[None] * target.registers() for _ in range(32)] for _ in range(target.size("warp"))
-    ]
+    return run_rounds(plan, held(source), target.registers(), itemsize)
+
+
+def run_words(
+    plan: SharedPlan, source: LinearLayout, target: LinearLayout, itemsize: int, each: int
+) -> Held:
+    """Run a plan of words, which hold so many elements of neighbouring registers."""
+
+    def words(thread: list) -> list:
+        return [tuple(thread[i : i + each]) for i in range(0, len(thread), each)]
+
+    before = [[words(thread) for thread in warp] for warp in held(source)]
+    after = run_rounds(plan, before, target.registers() // each, itemsize * each)
+    dead = (None,) * each
+    return [[[one for w in thread for one in w or dead] for thread in warp] for warp in after]
+
+
+def run_rounds(plan: SharedPlan, before: list, registers: int, itemsize: int) -> list:
+    waves = [0, 0]
+    warps = range(len(before))
+    after: list = [[[None] * registers for _ in range(32)] for _ in warps]
     for stores, loads in zip(plan.store.rounds, plan.load.rounds, strict=True):
         memory: dict[int, tuple[int, int]] = {}  # byte -> (element, warp that wrote it)
-        for warp, step in product(range(source.size("warp")), stores):
+        for warp, step in product(warps, stores):
             waves[0] += store(plan, warp, step, before[warp], memory, itemsize)
-        for warp, step in product(range(target.size("warp")), loads):
+        for warp, step in product(warps, loads):
             waves[1] += load(plan, warp, step, after[warp], memory, itemsize)
     assert waves == [plan.store.wavefronts, plan.load.wavefronts]
     for thread in (thread for warp in after for thread in warp):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.layouts.machine import check, held
+from tests.layouts.machine import check, check_held, held, run_words
 from tests.layouts.strategies import cases, layouts, pairs
 from workbench.layouts import (
     LinearLayout,
@@ -77,6 +77,17 @@ def test_staging_delivers_without_bank_conflicts(pair, itemsize, limit):
         plan.layout.verify()
 
 
+@given(pairs(), st.sampled_from([(1, 4), (1, 2), (2, 2)]))
+@cases(100)
+def test_words_are_moved_as_their_numbers_would_be(pair, sizes):
+    source, target = (layout.compact()[0] for layout in pair)
+    itemsize, each = sizes
+    plan = plan_staging(source, target, classify(source, target), 8 * itemsize)
+    words = plan.of_words(each)
+    if words is not None and not (source.registers() % each or target.registers() % each):
+        check_held(run_words(words, source, target, itemsize, each), target)
+
+
 HARDWARE = {
     "rows": blocked((64, 64), 4, (1, 0), 4),
     "columns": blocked((64, 64), 4, (0, 1), 4),
@@ -88,6 +99,15 @@ HARDWARE = {
     "wgmma d": wgmma_d((64, 64), 4),
     "wgmma a tf32": wgmma_a((64, 64), 1, 4),
 }
+
+
+@pytest.mark.parametrize(("name", "whole"), [("wide rows", True), ("columns", False)])
+def test_a_word_is_moved_whole_or_not_at_all(name, whole):
+    source, target = HARDWARE["wgmma d"], HARDWARE[name]
+    words = plan_staging(source, target, classify(source, target), 16).of_words(2)
+    assert (words is not None) == whole
+    if words is not None:
+        check_held(run_words(words, source, target, 2, 2), target)
 
 
 @pytest.mark.parametrize(

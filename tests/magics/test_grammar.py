@@ -240,3 +240,17 @@ def test_a_dict_in_a_line_says_how_it_is_written():
     assert "{{ and }}, or as dict(name=value)" in caught.value.hint
     written = parse("kernel", "--check \"{{'out': x + y}}\"", {"x": 1, "y": 2}).check
     assert "{'out': x + y}" in str(written)
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("add --warps 3", "options of compilation go to --set: --set warps=..."),
+        ("add --num-warps 3", "options of compilation go to --set: --set num_warps=..."),
+        ("add --args x, out, n", "write the list of --args without spaces, as in --args x,out,n"),
+    ],
+)
+def test_what_stands_elsewhere_is_told(line: str, hint: str):
+    with pytest.raises(OptionError) as caught:
+        parse("kernel", line)
+    assert caught.value.hint == hint

@@ -85,6 +85,35 @@ SETTINGS = "class C:\n    def __init__(self, n): self.n = n\n"
 
 #: The same of what compile-time functions read.
 READ: dict[str, tuple[str, str, str]] = {
+    "environment": (
+        "import os\nos.environ['WORKBENCH_N'] = '1'", "os.environ['WORKBENCH_N'] = '2'",
+        "int(os.environ['WORKBENCH_N'])",
+    ),
+    "environment by a function": (
+        "import os\nos.environ['WORKBENCH_N'] = '1'", "os.environ['WORKBENCH_N'] = '2'",
+        "int(os.getenv('WORKBENCH_N'))",
+    ),
+    "environment under a name": (
+        "from os import environ\nenviron['WORKBENCH_N'] = '1'", "environ['WORKBENCH_N'] = '2'",
+        "int(environ.get('WORKBENCH_N', 3))",
+    ),
+    "environment that is not there": (
+        "import os\nos.environ.pop('WORKBENCH_N', 0)", "os.environ['WORKBENCH_N'] = '2'",
+        "int(os.getenv('WORKBENCH_N', '1'))",
+    ),
+    "environment by names that begin so": (
+        "import os\nos.environ['WORKBENCH_N'] = '1'", "os.environ['WORKBENCH_N'] = '2'",
+        "int(os.getenv('WORKBENCH_' + chr(78)))",
+    ),
+    "getattr under another name": (
+        "asks = getattr\nclass C: pass\nq = C(); q.N = 1", "q.N = 2", "asks(q, chr(78))"
+    ),
+    "behind __getattr__ of an installed class": (
+        "q = installed({'B': 1})", "q.__dict__['_held']['B'] = 2", "q.B"
+    ),
+    "behind __getitem__ of an installed class": (
+        "q = installed({'B': 1})", "q.__dict__['_held'] = {'B': 2}", "q['B']"
+    ),
     "class method": (
         "class C:\n    K = 1\n    @classmethod\n    def b(cls): return cls.K", "C.K = 2", "C.b()"
     ),
@@ -244,6 +273,23 @@ READ: dict[str, tuple[str, str, str]] = {
 }  # fmt: skip
 
 
+_INSTALLED = """
+class Config:
+    def __init__(self, held): self.__dict__["_held"] = held
+    def __getattr__(self, name): return self.__dict__["_held"][name]
+    def __getitem__(self, name): return self.__dict__["_held"][name]
+"""
+
+
+def installed(held: dict[str, Any]) -> Any:
+    """Return an object of a class that an installed package has."""
+    module = types.ModuleType("an_installed_package")
+    module.__file__ = "/lib/site-packages/an_installed_package.py"
+    sys.modules[module.__name__] = module
+    exec(_INSTALLED, vars(module))
+    return vars(module)["Config"](held)
+
+
 class Cells:
     """A notebook's names."""
 
@@ -253,7 +299,7 @@ class Cells:
         self.names: dict[str, Any] = {
             "triton": triton, "tl": tl, "np": np, "enum": enum, "types": types,
             "functools": functools, "torch": torch,
-            "dataclasses": dataclasses, "__name__": "__main__",
+            "dataclasses": dataclasses, "installed": installed, "__name__": "__main__",
         }  # fmt: skip
 
     def run(self, text: str) -> None:

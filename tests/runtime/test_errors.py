@@ -5,9 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import workbench as wb
+import workbench.language as tl
 from tests.runtime.kernels import add, fill
 from workbench import KernelError
 from workbench.source import ArgumentError, LaunchError, OptionError
+
+
+@wb.jit
+def starred(x, **n):
+    tl.store(x, 1.0)
 
 
 def caught(action, kind=KernelError):
@@ -41,6 +48,14 @@ def test_too_many_arguments(seven):
 def test_an_argument_given_twice(seven):
     error = caught(lambda: add.interpret[(3,)](*seven, 7, n=7, BLOCK=3), ArgumentError)
     assert error.message == "add got 'n' twice, by position and by name"
+
+
+@pytest.mark.parametrize("given", [{"a": 3}, {"n": 3}, {}])
+def test_a_kernel_names_its_parameters(given):
+    error = caught(lambda: starred[(1,)](1, **given))
+    assert error.code == "K215"
+    assert marked(error) == "n"
+    assert error.hint.startswith("name each parameter")
 
 
 def test_missing_constexpr(seven):
@@ -149,3 +164,32 @@ def test_a_failed_compile_keeps_its_trace(seven):
     assert error.trace is not None
     assert [stage.id for stage in error.trace.trace.stages][:2] == ["source", "ast"]
     assert error.trace.trace.errors[0].code == error.code
+
+
+@wb.jit
+def of_a_class(self, x):
+    tl.store(x, 1.0)
+
+
+@wb.jit
+def adds(out, n):
+    tl.store(out, n + 1)
+
+
+OUT = np.zeros(1, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("launch", "hint"),
+    [
+        (lambda: of_a_class[(1,)](OUT), "no kernel is given an object"),
+        (lambda: adds[(1,)](OUT, 3j), "pass int(...) or float(...) of it"),
+        (lambda: adds[(1,)](OUT, {"n": 3}), "pass what the kernel reads of it"),
+        (lambda: adds[(1,)](OUT, 2**70), "pass it as a float"),
+        (lambda: adds[(1,)](OUT, OUT), "passed as x.item()"),
+        (lambda: adds[(1,)](OUT, 3, target="cuda"), "the arrays say where a launch runs"),
+        (lambda: adds.run(OUT, 3), "write adds.run(..., grid=(...,))"),
+    ],
+)
+def test_wrong_launches_say_what_to_do(launch, hint):
+    assert hint in caught(launch).hint

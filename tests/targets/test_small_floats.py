@@ -1,141 +1,113 @@
-"""8-bit floats that no chip of NVIDIA converts: all codes, and what rounds to each of them.
-
-The reference is arithmetic in float64 over the table of a format's values, written out here.
-"""
+"""Arithmetic on 8-bit floats: all pairs of codes, computed in f32 and rounded as casts round."""
 
 from __future__ import annotations
 
-import warnings
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.language.harness import from_text
+from tests.passes.corpus import tile_ir
 from tests.targets.everywhere import TARGETS, run_on
+from workbench.ir import Scalar
+from workbench.ops.numbers import round_to
 from workbench.ops.small_floats import SMALL_FLOATS, table
+from workbench.passes.manager import Recorder
+from workbench.passes.pipeline import tile_passes
+from workbench.targets.nvidia import pipeline
 
-#: name -> (exponent bits, mantissa bits, bias, code of the largest value conversions give)
-FORMATS = {"float8e4b8": (4, 3, 8, 0x7F), "float8e5b16": (5, 2, 16, 0x7F),
-           "float8e4b15": (4, 3, 15, 0x7E)}  # fmt: skip
-BLOCK = 1024
+KINDS = {"float8e4nv": "f8e4m3", "float8e5": "f8e5m2", "float8e4b8": "f8e4b8",
+         "float8e5b16": "f8e5b16", "float8e4b15": "f8e4b15"}  # fmt: skip
+ELEMENTS = {str(element): element for element in SMALL_FLOATS}
 
-
-@cache
-def values(name: str) -> np.ndarray:
-    """Return what each of the 256 codes stands for."""
-    _, mantissa, bias, _ = FORMATS[name]
-    codes = np.arange(256)
-    exponent, fraction = (codes & 0x7F) >> mantissa, codes & ((1 << mantissa) - 1)
-    scale = np.ldexp(1.0, np.maximum(exponent, 1) - bias - mantissa)
-    number = (fraction + np.where(exponent > 0, 1 << mantissa, 0)) * scale
-    number = np.where(codes & 0x80, -number, number)
-    if name != "float8e4b15":
-        number[0x80] = np.nan
-    return number
+FLOATS = {
+    "a + b": np.add, "a - b": np.subtract, "a * b": np.multiply, "a / b": np.divide,
+    "a % b": np.fmod, "tl.maximum(a, b)": np.fmax, "tl.minimum(a, b)": np.fmin,
+    "-a": lambda a, b: 0 - a, "a * 0.3": None,
+    "tl.fma(a, b, a)": lambda a, b: (np.float64(a) * b + a).astype(np.float32),
+}  # fmt: skip
+TRUTHS = {"a < b": np.less, "a <= b": np.less_equal, "a > b": np.greater,
+          "a >= b": np.greater_equal, "a == b": np.equal, "a != b": np.not_equal}  # fmt: skip
 
 
-def rounded(x: np.ndarray, name: str, rounding: str) -> np.ndarray:
-    """Return the codes of float64 numbers."""
-    largest = FORMATS[name][3]
-    sizes = values(name)[: largest + 1]
-    size = np.where(np.isnan(x), 0, np.minimum(np.abs(x), sizes[-1]))
-    below = np.searchsorted(sizes, size, side="right") - 1
-    above = np.minimum(below + 1, largest)
-    low, high = size - sizes[below], sizes[above] - size
-    up = (rounding == "rtne") & ((high < low) | ((high == low) & (below % 2 == 1)))
-    code = np.where(up, above, below) | (np.signbit(x) << 7)
-    if name == "float8e4b15":  # no NaN: the largest stands for it
-        return np.where(np.isnan(x), largest | (np.signbit(x) << 7), code)
-    return np.where(np.isnan(x), 0x80, np.where(code == 0x80, 0, code))
+def kernel(kind: str):
+    """Return a kernel that stores the codes of each function of all pairs of codes."""
+    stores = [f"({text}).to(tl.uint8, bitcast=True)" for text in FLOATS]
+    stores += [f"({text}).to(tl.uint8)" for text in TRUTHS]
+    lines = [f"    tl.store(out + {n} * 65536 + i, {text})" for n, text in enumerate(stores)]
+    body = "\n".join(lines)
+    return from_text(
+        "def kernel(out, B: tl.constexpr):\n"
+        "    i = tl.program_id(0) * B + tl.arange(0, B)\n"
+        f"    a = (i % 256).to(tl.uint8).to(tl.{kind}, bitcast=True)\n"
+        f"    b = (i // 256).to(tl.uint8).to(tl.{kind}, bitcast=True)\n{body}\n"
+    )
 
 
 @cache
-def probes(name: str, source: str) -> np.ndarray:
-    """Return all half floats, or values, ties and their neighbours in both directions."""
-    if source == "float16":
-        return np.arange(1 << 16, dtype=np.uint16).view(np.float16)
-    sizes = np.sort(values(name)[:128])
-    beyond = [sizes[-1] * f for f in (1.01, 1.1, 2, 1e9)] + [1e-30, np.inf, np.nan]
-    points = np.concatenate([sizes, (sizes[1:] + sizes[:-1]) / 2, beyond]).astype(source)
-    beside = [np.nextafter(points, np.array(d, source)) for d in (0, np.inf)]
-    found = np.concatenate([points, *beside])
-    found = np.concatenate([found, -found])
-    return np.resize(found, -(-found.size // BLOCK) * BLOCK)
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_the_table_of_values(name: str):
-    element = {str(e): e for e in SMALL_FLOATS}[name.replace("float8", "f8")]
-    assert np.array_equal(table(element).astype(np.float64), values(name), equal_nan=True)
-
-
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", FORMATS)
-def test_all_codes_widen_and_go_through_memory(name: str, target: str):
-    function = from_text(f"""
-        def widen(f16, f32, f64, back, x):
-            i = tl.arange(0, 256)
-            held = tl.load(x.to(tl.pointer_type(tl.{name})) + i)
-            tl.store(f16 + i, held.to(tl.float16))
-            tl.store(f32 + i, held.to(tl.float32))
-            tl.store(f64 + i, held.to(tl.float64))
-            tl.store(back.to(tl.pointer_type(tl.{name})) + i, held)
-    """)
-    outs: dict[str, Any] = {f"f{b}": np.zeros(256, f"float{b}") for b in (16, 32, 64)}
-    codes, back = np.arange(256, dtype=np.uint8), np.zeros(256, np.uint8)
-    run_on(target, function, **outs, back=back, x=codes)
-    assert np.array_equal(back, codes)
-    for got in outs.values():
-        want = values(name)
-        assert np.array_equal(got.astype(np.float64), want, equal_nan=True)
-        assert (np.signbit(got) == np.signbit(want))[~np.isnan(want)].all()
-
-
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("source", ["float16", "float32", "float64"])
-@pytest.mark.parametrize("name", FORMATS)
-def test_numbers_round_once(name: str, source: str, target: str):
-    function = from_text(f"""
-        def narrow(near, cut, x, B: tl.constexpr):
-            i = tl.program_id(0) * B + tl.arange(0, B)
-            held = tl.load(x + i)
-            tl.store(near.to(tl.pointer_type(tl.{name})) + i, held.to(tl.{name}))
-            short = held.to(tl.{name}, fp_downcast_rounding="rtz")
-            tl.store(cut.to(tl.pointer_type(tl.{name})) + i, short)
-    """)
-    x = probes(name, source).copy()
-    outs = {word: np.zeros(x.size, np.uint8) for word in ("near", "cut")}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        run_on(target, function, grid=(x.size // BLOCK,), **outs, x=x, B=BLOCK)
+def expected(element: Scalar) -> np.ndarray:
+    """Return the codes, of NaN the one that conversions give, as `kernel` stores them."""
+    values = table(element)
+    a, b = np.tile(values, 256), np.repeat(values, 256)
     with np.errstate(all="ignore"):
-        wide = x.astype(np.float64)
-    for got, rounding in ((outs["near"], "rtne"), (outs["cut"], "rtz")):
-        want = rounded(wide, name, rounding)
-        wrong = np.flatnonzero((got != want) & ~((x != x) & (name == "float8e4b15")))
-        assert not wrong.size, (rounding, wrong.size, x[wrong[:4]], got[wrong[:4]], want[wrong[:4]])
-        assert (got[x != x] & 0x7F == want[x != x] & 0x7F).all()
+        weak = round_to(0.3, element)
+        floats = [a * weak if f is None else f(a, b) for f in FLOATS.values()]
+        chosen = [text.startswith("tl.m") for text in FLOATS]
+        truths = [f(a, b) for f in TRUTHS.values()]
+        found = [x if c else np.asarray(round_to(x, element))
+                 for x, c in zip(floats, chosen, strict=True)]  # fmt: skip
+    return np.concatenate([*found, *truths]).astype(np.float32)
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_values_and_products_of_them(target: str):
-    """abs, a cast between two of the formats, and a dot."""
-    function = from_text("""
-        def mixed(sizes, other, product, x):
-            i = tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :]
-            held = tl.load(x + i).to(tl.float8e4b8, bitcast=True)
-            tl.store(sizes + i, tl.abs(held).to(tl.uint8, bitcast=True))
-            tl.store(other + i, held.to(tl.float8e5b16).to(tl.uint8, bitcast=True))
-            small = tl.load(x + i * 0 + 0x38 + (i % 2)).to(tl.float8e4b8, bitcast=True)
-            tl.store(product + i, tl.dot(small, small))
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_pair_of_codes(kind: str, target: str):
+    element = ELEMENTS[KINDS[kind]]
+    out = np.zeros((len(FLOATS) + len(TRUTHS)) * 65536, np.uint8)
+    run_on(target, kernel(kind), grid=(16,), out=out, B=4096)
+    floats = len(FLOATS) * 65536
+    held = np.concatenate([table(element)[out[:floats]], out[floats:].astype(np.float32)])
+    for n, text in enumerate([*FLOATS, *TRUTHS]):
+        part = slice(n * 65536, (n + 1) * 65536)
+        np.testing.assert_array_equal(held[part], expected(element)[part], text)
+
+
+TILED = """
+    def kernel(out, B: tl.constexpr):
+        i = tl.arange(0, B)
+        a = (i * 3).to(tl.uint8).to(tl.KIND, bitcast=True)
+        b = (i * 5 + 1).to(tl.uint8).to(tl.KIND, bitcast=True)
+        tl.store(out + i, (a + b).to(tl.uint8, bitcast=True))
+        tl.store(out + i, (a * 0.5 - tl.minimum(a, b)).to(tl.uint8, bitcast=True), a < b)
+        tl.store(out + i, tl.where(a == b, a, -b).to(tl.uint8, bitcast=True), a != 1.0)
+        tl.store(out, tl.sum(a, 0).to(tl.uint8, bitcast=True))
+        tl.store(out + 1, tl.max(a, 0).to(tl.float32).to(tl.uint8))
+        tl.store(out + 2, tl.argmin(b, 0).to(tl.uint8))
+        tl.store(out + i, tl.cumsum(a, 0).to(tl.KIND).to(tl.uint8, bitcast=True))
+        tl.store(out + i, tl.sort(b).to(tl.uint8, bitcast=True))
+"""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
+def test_gpus_compile_all_of_it(kind: str, chip: str):
+    module = tile_ir(from_text(TILED.replace("KIND", kind)), "*u8", {"B": 256})
+    recorder = Recorder()
+    built = pipeline.build(tile_passes(module, recorder), chip, recorder)
+    assert ".visible .entry kernel" in built.texts["ptx"]().text
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_sorting_has_nan_behind_all_numbers(kind: str, target: str):
+    function = from_text(f"""
+        def kernel(out, B: tl.constexpr):
+            codes = ((tl.arange(0, B) * 37) % 256).to(tl.uint8)
+            sorted = tl.sort(codes.to(tl.{kind}, bitcast=True))
+            tl.store(out + tl.arange(0, B), sorted.to(tl.uint8, bitcast=True))
     """)
-    codes = np.arange(256, dtype=np.uint8)
-    sizes, other = np.zeros(256, np.uint8), np.zeros(256, np.uint8)
-    product = np.zeros((16, 16), np.float32)
-    run_on(target, function, sizes=sizes, other=other, product=product, x=codes)
-    assert np.array_equal(sizes, np.where(codes == 0x80, 0x80, codes & 0x7F))
-    assert np.array_equal(other, rounded(values("float8e4b8"), "float8e5b16", "rtne"))
-    small = values("float8e4b8")[0x38 + np.arange(256).reshape(16, 16) % 2]
-    assert np.array_equal(product, (small @ small).astype(np.float32))
+    out = np.zeros(256, np.uint8)
+    run_on(target, function, out=out, B=256)
+    values = table(ELEMENTS[KINDS[kind]])
+    np.testing.assert_array_equal(values[out], np.sort(values))

@@ -301,3 +301,48 @@ def test_arrays_to_be_kept_are_parameters(option):
     kernel = wb.autotune(ACCUMULATING, key=["n"], **options)(store_ones)
     kernel[(1,)](out, None, 7)
     assert out.tolist() == [1] * 7
+
+
+def test_a_name_in_the_key_that_is_no_parameter_is_passed_over_and_told():
+    with pytest.warns(UserWarning, match="key names 'zz', which is no parameter of store_ones"):
+        kernel = decorated(key=["n", "zz"])
+    assert kernel.keys == ["n"]
+
+
+def decorated(**options):
+    return wb.autotune([wb.Config({"BLOCK": 8})], **{"key": ["n"]} | options)(store_ones)
+
+
+@pytest.mark.parametrize(
+    ("make", "code", "says"),
+    [
+        (lambda: decorated(prune_configs_by={"prune": len}), "K112", "got 'prune'"),
+        (lambda: decorated(prune_configs_by=[len]), "K105", "a dict of early_config_prune"),
+        (lambda: decorated(prune_configs_by={"perf_model": 3}), "K105", "is a function, got 3"),
+        (lambda: decorated(prune_configs_by={"top_k": "a"}), "K105", "top_k is an int"),
+        (lambda: decorated(keys=["n"]), "K220", "no option 'keys'; did you mean key?"),
+        (lambda: decorated(num_warps=4), "K220", "autotune has no option 'num_warps'"),
+        (lambda: wb.autotune([wb.Config({})]), "K220", "is missing 1 required positional"),
+        (lambda: wb.heuristics({"ZZ": len})(store_ones), "K112", "heuristics names 'ZZ'"),
+        (lambda: wb.heuristics(store_ones), "K105", "heuristics takes functions by name"),
+        (lambda: wb.Config({}, BLOCK=4), "K220", "Config has no option 'BLOCK'"),
+        (lambda: wb.Config(num_warps=4), "K220", "Config is missing"),
+        (lambda: wb.jit(num_warps=4), "K220", "jit has no option 'num_warps'"),
+        (lambda: wb.jit(decorated()), "K105", "jit takes a Python function"),
+        (lambda: wb.kernel(num_warps=4), "K220", "kernel has no option 'num_warps'"),
+        (lambda: wb.kernel((1,)), "K105", "jit takes a Python function"),
+    ],
+)
+def test_decorators_say_what_they_take(make, code, says):
+    with pytest.raises(wb.KernelError) as caught:
+        make()
+    assert caught.value.code == code
+    assert says in caught.value.message
+    assert caught.value.hint
+
+
+def test_heuristics_may_choose_options():
+    out = np.zeros(7, np.float32)
+    kernel = wb.heuristics({"num_warps": lambda args: 2, "BLOCK": lambda args: 8})(store_ones)
+    kernel[(1,)](out, None, 7)
+    assert out.tolist() == [1] * 7

@@ -85,6 +85,53 @@ def test_a_stopped_race_keeps_its_samples():
     assert candidate.timing.samples
 
 
+class Scripted:
+    """A clock by which each run of a candidate takes what its script says, the last for ever."""
+
+    def __init__(self, *scripts):
+        self.candidates = [Candidate(lambda: None) for _ in scripts]
+        self.scripts, self.order = list(scripts), []
+
+    def race(self, monkeypatch, effort):
+        monkeypatch.setattr("workbench.tuning.racing._HostClock", lambda: self)
+        race = Race(self.candidates, gpu=False, effort=effort)
+        race.run()
+        return race
+
+    def get_ready(self, candidate):
+        pass
+
+    wait = get_ready
+
+    def sample(self, candidate, runs):
+        number = next(n for n, c in enumerate(self.candidates) if c is candidate)
+        self.order.append(number)
+        script = self.scripts[number]
+        for _ in range(runs):
+            taken = len(candidate.timing.samples)
+            candidate.timing.samples.append(script[min(taken, len(script) - 1)])
+
+
+def test_those_that_are_close_are_decided_by_the_same_rounds(monkeypatch):
+    """The second is fast for a while, and one by the effort; the third never close."""
+    clock = Scripted([1.0], [0.99] * 20 + [1.02], [1.1])
+    race = clock.race(monkeypatch, Effort(0, 30, 10))
+    first, second, third = clock.candidates
+    assert first.timing.median < second.timing.median
+    assert len(first.timing.samples) == len(second.timing.samples) == 60
+    assert len(third.timing.samples) == 30
+    assert not race.stopped
+    turns = [tuple(clock.order[n : n + 3]) for n in range(0, 18, 3)]
+    assert {tuple(sorted(turn)) for turn in turns} == {(0, 1, 2)}
+    assert len(set(turns)) > 1
+
+
+def test_one_that_nobody_is_close_to_is_measured_once(monkeypatch):
+    clock = Scripted([1.0], [1.1])
+    clock.race(monkeypatch, Effort(0, 30, 10))
+    assert [len(c.timing.samples) for c in clock.candidates] == [30, 30]
+
+
 # -- the resource model -------------------------------------------------------------------------
 @wb.jit
 def product(a_ptr, b_ptr, c_ptr, K, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr):

@@ -270,6 +270,7 @@ def read_grid(value: Any, names: Mapping[str, Any], place: Span | None) -> tuple
         raise OptionError(
             f"--grid needs 1 to 3 integers ≥ 0 (0: nothing runs), got {shown(value)}",
             place,
+            hint='e.g. --grid 4, --grid 4,8 or --grid "cdiv(n, BLOCK)"',
             code="K111",
         )
     return grid

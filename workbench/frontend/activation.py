@@ -7,7 +7,7 @@ import difflib
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from workbench.frontend.observing import Observer, may_run
 from workbench.frontend.syntax import Assignments, last_reads
@@ -281,14 +281,26 @@ class Activation:
         )
         if allowed:
             return value
+        outer = name in getattr(self.source.function.__code__, "co_freevars", ())
+        where = "variable of the function around this one" if outer else "global variable"
         raise self.error(
             UnknownNameError,
-            f"'{name}' is an ordinary global variable ({kind}); a kernel sees only constexpr ones",
+            f"'{name}' is an ordinary {where} ({kind}); a kernel sees only constexpr ones",
             node,
-            hint=f"write {name} = tl.constexpr({shown(value, 40)}), or pass it as an argument"
-            if isinstance(value, int | float | str)
-            else "pass it as an argument",
+            hint=_as_constexpr(name, value),
         )
+
+
+def _as_constexpr(name: str, value: Any) -> str:
+    """Say how a kernel may see a value of the code around it."""
+    if isinstance(value, int | float | str):
+        return f"write {name} = tl.constexpr({shown(value, 40)}), or pass it as an argument"
+    if isinstance(value, list | tuple):
+        given = shown(tuple(cast("Any", value)), 40)
+        return f"write {name} = tl.constexpr({given}), or pass a tuple as an argument"
+    if isinstance(value, dict | set | frozenset):
+        return "take what is needed out of it before: N = tl.constexpr(...), or pass that"
+    return "pass it as an argument"
 
 
 def _is_foreign(value: object) -> bool:

@@ -42,6 +42,7 @@ from workbench.source import (
     kernel_source,
     limit_of,
 )
+from workbench.source.given import a
 
 MAX_DEPTH = limit_of("calls")
 #: What inlining a function costs beside what is in it.
@@ -94,12 +95,13 @@ def call(
         return call_python(act, function, args, kwargs, node)
     if is_compile_time(function):
         return call_now(act, function, args, kwargs, node)
+    named = getattr(node, "func", None)
     raise act.error(
         UnsupportedSyntaxError,
         f"'{ast.unparse(getattr(node, 'func', node))}' cannot be called in a kernel: "
-        f"it is a {kind_of(function)}",
+        f"it is {a(kind_of(function))}",
         node,
-        hint=of_function(getattr(function, "__name__", ""))
+        hint=of_function(getattr(function, "__name__", "") or getattr(named, "attr", ""))
         or "a kernel calls tl functions, device functions and a few Python built-ins",
     )
 

@@ -68,6 +68,7 @@ _WORDS: dict[type[ast.expr], str] = {
 _HINTS: dict[type[ast.expr], str] = {
     ast.Lambda: "write a function of its own outside the kernel, with @triton.jit, and call it",
     ast.Dict: "use names, a tuple, or a NamedTuple that is passed to the kernel",
+    ast.Yield: "a kernel stores what it computes through a pointer argument",
     ast.GeneratorExp: "write a loop, or tl.static_range for one that is written out",
 }
 
@@ -390,7 +391,11 @@ def _subscript(act: Activation, node: ast.Subscript) -> Any:
                 if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
                     hint += "; how long an array is comes as an argument"
             raise act.error(KernelTypeError, message, node, hint=hint) from error
-    raise act.error(UnsupportedSyntaxError, f"{describe(value)} cannot be indexed", node)
+    launched = "a kernel calls device functions, f(...); launches are made outside of it"
+    raise act.error(
+        UnsupportedSyntaxError, f"{describe(value)} cannot be indexed", node,
+        hint=launched if hasattr(value, "kernel_source") else None,
+    )  # fmt: skip
 
 
 def _key(act: Activation, node: ast.expr) -> Any:

@@ -41,7 +41,6 @@ from workbench.source import (
     KernelSource,
     Parameter,
     Span,
-    UnsupportedSyntaxError,
     source_rows,
 )
 from workbench.source.budgets import check_value
@@ -122,6 +121,7 @@ def _attributes(options: Options) -> dict[str, Any]:
     found |= {name: True for name in off if getattr(options, name)}
     chosen = (
         *("copy_narrow", "prefetch_l2", "through_registers", "tma_stores", "keep_operands"),
+        "turns",
         *("warp_specialize", "persistent", "reorder", "tickets", "most_rounds", "cluster"),
     )
     found |= {name: held for name in chosen if (held := getattr(options, name)) is not None}
@@ -133,11 +133,7 @@ def _attributes(options: Options) -> dict[str, Any]:
 # -- parameters -----------------------------------------------------------------------------
 def _parameters(act: Activation, specialization: Specialization) -> tuple[KernelParameter, ...]:
     source = act.source
-    spec = source.tree.args
-    if spec.vararg is not None or spec.kwarg is not None:
-        raise UnsupportedSyntaxError(
-            f"kernel '{source.name}' has * or ** parameters", _head(act), hint="name each parameter"
-        )
+    source.refuse_variadic()
     given = dict(specialization.arguments)
     known = {p.name for p in source.parameters}
     for name in given:

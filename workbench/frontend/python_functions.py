@@ -12,6 +12,7 @@ from typing import Any
 import workbench.language as tl
 from workbench.frontend.activation import Activation, PoisonError
 from workbench.frontend.observing import is_ours
+from workbench.frontend.words import of_function
 from workbench.language.aggregates import Aggregate
 from workbench.language.constexprs import constexpr, is_tuple, unwrap
 from workbench.language.control import LoopRange
@@ -62,8 +63,12 @@ def call_now(
         raise PoisonError
     name = getattr(function, "__name__", "function")
     if not is_named_tuple(function):
-        args = [static(a, f"an argument of {name}") for a in args]
-        kwargs = {k: static(v, f"'{k}' of {name}") for k, v in kwargs.items()}
+        try:
+            args = [static(a, f"an argument of {name}") for a in args]
+            kwargs = {k: static(v, f"'{k}' of {name}") for k, v in kwargs.items()}
+        except ConstexprError as error:
+            error.hint = of_function(name) or error.hint
+            raise
     try:
         found = called(function, args, kwargs)
         # An aggregate keeps its constexpr fields as such.

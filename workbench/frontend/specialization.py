@@ -47,7 +47,9 @@ class Options:
     by 8 powers of 2 of what is made of it: who asks for that says that it cancels out of that, as
     the maximum of an online softmax does.
     `keep_operands` says whether what products read in all rounds as their first operand stays in
-    registers (unset: where these suffice, and no block less is resident for it).
+    registers (unset: where these suffice, and no block less is resident for it), `turns` whether
+    groups of four warps beside a producer start the products of a round one group after the other
+    (unset: where a round starts two of them, and all programs have as many rounds).
     `copy_narrow` says whether rings bring what lies so thinly over the threads that no copy would,
     in another layout, and rows and columns that meet the results of products (unset: where products
     are made of narrower numbers, whose scales rounds would wait for), `prefetch_l2` whether copies
@@ -95,6 +97,7 @@ class Options:
     rounds_together: bool = False
     fast_rescale: bool = False
     keep_operands: bool | None = None
+    turns: bool | None = None
     copy_narrow: bool | None = None
     prefetch_l2: bool | None = None
     through_registers: bool | None = None

@@ -42,7 +42,9 @@ from workbench.source import (
     ConstexprError,
     KernelError,
     KernelTypeError,
+    StaticAssertError,
     UnsupportedSyntaxError,
+    shown,
 )
 
 _WORDS: dict[type[ast.stmt], str] = {
@@ -60,6 +62,9 @@ _HINTS: dict[type[ast.stmt], str] = {
     ast.ImportFrom: "move the import to the top of the cell",
     ast.Raise: "use tl.device_assert, or tl.static_assert for constexprs",
     ast.Match: "use if/elif/else",
+    ast.Delete: "leave it out: names end with the kernel",
+    ast.Global: "a kernel stores what it computes through a pointer argument",
+    ast.Nonlocal: "a kernel stores what it computes through a pointer argument",
 }
 
 
@@ -87,6 +92,8 @@ def lower_block(act: Activation, statements: Sequence[ast.stmt]) -> None:
                 act.unread = unread
                 rest = _after(act, rest)
         except KernelError as error:
+            if isinstance(error, StaticAssertError) and error.hint is None:
+                error.hint = _of_constexprs(act, node)
             act.session.report(error)
             _skip(act, node)
         except PoisonError:
@@ -95,6 +102,15 @@ def lower_block(act: Activation, statements: Sequence[ast.stmt]) -> None:
             act.session.report(_too_deep(act, node))
             _skip(act, node)
     act.unread = unread
+
+
+def _of_constexprs(act: Activation, node: ast.stmt) -> str:
+    """Say what the constexprs are that a static assertion asks about."""
+    names = dict.fromkeys(n.id for n in ast.walk(node) if isinstance(n, ast.Name))
+    found = {name: act.scope.get(name) for name in names if name in act.constexprs}
+    said = ", ".join(f"{name} = {shown(value, 40)}" for name, value in found.items())
+    asked = "launch with values for which it holds"
+    return f"here {said}; {asked}" if said else asked
 
 
 def _too_deep(act: Activation, node: ast.stmt) -> KernelError:
@@ -229,6 +245,7 @@ def assign(
             UnsupportedSyntaxError,
             f"'{ast.unparse(target)}' cannot be assigned in a kernel",
             target,
+            hint="values do not change: give the new one a name of its own",
         )
 
 
@@ -260,6 +277,9 @@ def _augmented(act: Activation, node: ast.AugAssign) -> None:
             UnsupportedSyntaxError,
             f"'{ast.unparse(node.target)}' cannot be assigned in a kernel",
             node.target,
+            hint="build a new value with tl.where, or store to memory by pointer"
+            if isinstance(node.target, ast.Subscript)
+            else "values do not change: give the new one a name of its own",
         )
     old = act.read(node.target.id, node.target)
     value = evaluate(act, node.value)

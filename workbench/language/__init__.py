@@ -10,32 +10,14 @@ from builtins import slice, tuple
 from workbench.language import core, extra, later, math, semantic, standard, target_info
 from workbench.language.arithmetic import (
     PropagateNan,
-    abs,
     add,
     cdiv,
-    ceil,
     clamp,
-    cos,
-    div_rn,
-    erf,
-    exp,
-    exp2,
-    fdiv,
-    floor,
-    fma,
-    log,
-    log2,
     maximum,
     minimum,
     mul,
-    rsqrt,
-    sigmoid,
-    sin,
-    sqrt,
-    sqrt_rn,
     sub,
     swizzle2d,
-    umulhi,
     where,
 )
 from workbench.language.atomics import (
@@ -98,6 +80,26 @@ from workbench.language.dtypes import (
 )
 from workbench.language.dtypes import (
     str_to_ty as str_to_ty,
+)
+from workbench.language.functions import (
+    abs,
+    ceil,
+    cos,
+    div_rn,
+    erf,
+    exp,
+    exp2,
+    fdiv,
+    floor,
+    fma,
+    log,
+    log2,
+    rsqrt,
+    sigmoid,
+    sin,
+    sqrt,
+    sqrt_rn,
+    umulhi,
 )
 from workbench.language.inline_assembly import inline_asm_elementwise
 from workbench.language.memory import load, store

@@ -1,27 +1,25 @@
-"""Operators, comparisons and mathematical functions (README.md, rules 3 to 9, 18, 24)."""
+"""Operators, comparisons and mathematical functions (README.md, rules 3 to 9, 18, 24).
+
+The functions themselves stand in functions.py; what is here are operators and what they need.
+"""
 
 from __future__ import annotations
 
 import enum
 from typing import Any
 
-from workbench.ir import INDEX, element_of
-from workbench.language.casts import bitcast_tensor, cast_tensor, widen_bfloat16
+from workbench.ir import INDEX
+from workbench.language.casts import cast_tensor, widen_bfloat16
 from workbench.language.constexprs import is_tuple
 from workbench.language.dots import dot
 from workbench.language.dtypes import (
     DTYPES,
     dtype,
-    float16,
     float32,
     int1,
     int32,
-    number_type,
-    uint8,
-    uint32,
-    uint64,
 )
-from workbench.language.floats import elementwise, float_function, real, real_functions
+from workbench.language.floats import elementwise, real, real_functions
 from workbench.language.promotion import common_dtype, promote
 from workbench.language.shapes import broadcast_value, common_shape, operand
 from workbench.language.state import active, current
@@ -40,7 +38,6 @@ from workbench.language.values import (
 )
 from workbench.ops import AddPointer, Bitcast, Elementwise, Select
 from workbench.ops.numbers import truncated_quotient, truncated_remainder
-from workbench.ops.small_floats import SMALL_FLOATS
 from workbench.source import KernelTypeError, shown
 from workbench.source.evaluation import OPERATORS
 
@@ -88,7 +85,8 @@ def _in_python(symbol: str, a: Any, b: Any) -> Any:
     except (TypeError, ValueError, OverflowError, MemoryError) as error:
         raise KernelTypeError(
             f"'{symbol}' does not take {kind_of(a)} and {kind_of(b)}: "
-            f"{shown(a)} {symbol} {shown(b)}"
+            f"{shown(a)} {symbol} {shown(b)}",
+            hint=_for_object(symbol, a, b),
         ) from error
 
 
@@ -113,8 +111,17 @@ def _with_object(symbol: str, a: Any, b: Any, side: Any) -> Any:
         return symbol == "!="
     raise KernelTypeError(
         f"'{symbol}' does not take {describe(a)} and {describe(b)}",
-        hint="compare with 'is None' first" if side is None else "pass a number or a tensor there",
+        hint=_for_object(symbol, a, b) or "pass a number or a tensor there",
     )
+
+
+def _for_object(symbol: str, a: Any, b: Any) -> str | None:
+    """Say what to do about an operand that is no number, as far as that is known."""
+    if a is None or b is None:
+        return "ask first: if x is not None (an argument that is left out may be None)"
+    if isinstance(a, str) and symbol == "%":
+        return 'texts hold no values of a run: tl.device_print("n =", n) shows one'
+    return None
 
 
 def arithmetic(symbol: str, a: Any, b: Any) -> tensor:
@@ -459,148 +466,3 @@ def swizzle2d(i: Any, j: Any, size_i: Any, size_j: Any, size_g: Any) -> tuple[An
     rows = minimum(binary("-", size_i, off_i), size_g)
     ij = binary("%", ij, size_gj)
     return binary("+", off_i, binary("%", ij, rows)), binary("//", ij, rows)
-
-
-# -- mathematical functions -----------------------------------------------------------------
-@builtin
-def exp(x: Any) -> tensor:
-    """Return e to the power of x."""
-    return float_function("exp", x)
-
-
-@builtin
-def exp2(x: Any) -> tensor:
-    """Return 2 to the power of x."""
-    return float_function("exp2", x)
-
-
-@builtin
-def log(x: Any) -> tensor:
-    """Return the natural logarithm."""
-    return float_function("log", x)
-
-
-@builtin
-def log2(x: Any) -> tensor:
-    """Return the logarithm to base 2."""
-    return float_function("log2", x)
-
-
-@builtin
-def sqrt(x: Any) -> tensor:
-    """Return the square root, by an approximate form where the target has one."""
-    return float_function("sqrt", x)
-
-
-@builtin
-def sqrt_rn(x: Any) -> tensor:
-    """Return the correctly rounded square root."""
-    return float_function("sqrt_rn", x)
-
-
-@builtin
-def rsqrt(x: Any) -> tensor:
-    """Return 1 / square root."""
-    return float_function("rsqrt", x)
-
-
-@builtin
-def sin(x: Any) -> tensor:
-    """Return the sine."""
-    return float_function("sin", x)
-
-
-@builtin
-def cos(x: Any) -> tensor:
-    """Return the cosine."""
-    return float_function("cos", x)
-
-
-@builtin
-def erf(x: Any) -> tensor:
-    """Return the error function."""
-    return float_function("erf", x)
-
-
-@builtin
-def floor(x: Any) -> tensor:
-    """Return the largest integer not above x, as a float."""
-    return float_function("floor", x)
-
-
-@builtin
-def ceil(x: Any) -> tensor:
-    """Return the smallest integer not below x, as a float."""
-    return float_function("ceil", x)
-
-
-@builtin
-def abs(x: Any) -> Any:
-    """Return the absolute value, in the dtype of x."""
-    if is_number(x):
-        return -x if x < 0 else x
-    value = to_tensor(x)
-    if value.dtype.is_ptr():
-        raise KernelTypeError(f"abs does not take {describe(value)}")
-    if value.dtype.is_int_unsigned():
-        return value
-    if value.dtype.is_fp8():
-        code = bitcast_tensor(value, uint8)
-        bare = arithmetic("&", code, 0x7F)
-        if not SMALL_FLOATS[number_type(value.dtype)].signed:  # 0x80 is NaN
-            bare = where(binary("==", bare, 0), code, bare)
-        return bitcast_tensor(bare, value.dtype)
-    return made(Elementwise("abs", (value.value,)), value.dtype)
-
-
-@builtin
-def sigmoid(x: Any) -> tensor:
-    """Return 1 / (1 + exp(-x))."""
-    return arithmetic("/", 1, arithmetic("+", 1, exp(negative(to_tensor(x)))))
-
-
-@builtin
-def fma(x: Any, y: Any, z: Any) -> tensor:
-    """Return x * y + z, rounded once."""
-    operands = [to_tensor(v) for v in (x, y, z)]
-    to = promote(promote(operands[0].dtype, operands[1].dtype, "fma"), operands[2].dtype, "fma")
-    if not to.is_floating():
-        raise KernelTypeError(f"fma takes floats, got {', '.join(map(describe, operands))}")
-    shape = common_shape(*operands, what="fma")
-    inputs = tuple(operand(v, to, shape) for v in operands)
-    return made(Elementwise("fma", inputs), to)
-
-
-@builtin
-def fdiv(x: Any, y: Any, ieee_rounding: Any = False) -> tensor:
-    """Return x / y for floats, correctly rounded if `ieee_rounding`."""
-    a, b = to_tensor(x), to_tensor(y)
-    to = promote(a.dtype, b.dtype, "fdiv")
-    if not to.is_floating():
-        raise KernelTypeError(f"fdiv takes floats, got {describe(a)} and {describe(b)}")
-    shape = common_shape(a, b, what="fdiv")
-    function = "div_rn" if static(ieee_rounding, "ieee_rounding") else "div"
-    return made(Elementwise(function, (operand(a, to, shape), operand(b, to, shape))), to)
-
-
-@builtin
-def div_rn(x: Any, y: Any) -> tensor:
-    """Return x / y, correctly rounded."""
-    return fdiv(x, y, True)
-
-
-@builtin
-def umulhi(x: Any, y: Any) -> tensor:
-    """Return the high half of the unsigned product of two integers."""
-    for side in (x, y):
-        to_tensor(side)  # which says what is no number
-    to = common_dtype(x, y, "umulhi")
-    if to.int_bitwidth not in (32, 64):
-        raise KernelTypeError(f"umulhi takes 32- and 64-bit integers, got {describe(x)}")
-    unsigned = uint32 if to.int_bitwidth == 32 else uint64
-    shape = common_shape(x, y, what="umulhi")
-    sides = [bitcast_tensor(wrap(operand(v, to, shape), to), unsigned).value for v in (x, y)]
-    return bitcast_tensor(made(Elementwise("mulhi", tuple(sides)), unsigned), to)
-
-
-__all__ = ["PropagateNan", "arithmetic", "binary", "compare", "element_of", "emit", "float16"]

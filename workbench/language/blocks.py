@@ -66,7 +66,10 @@ def integers(values: Any, what: str, rank: int | None = None) -> tuple[tensor, .
     """Return integers given as one sequence, as scalar tensors; raises unless there are `rank`."""
     given = values if is_tuple(values) else (values,)
     if rank is not None and len(given) != rank:
-        raise ShapeError(f"{what} has {len(given)} entries, the block has {rank} axes")
+        raise ShapeError(
+            f"{what} has {len(given)} entries, the block has {rank} axes",
+            hint="give one for each axis, e.g. [i, j]",
+        )
     found: list[tensor] = []
     for value in given:
         number = to_tensor(value)

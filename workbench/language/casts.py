@@ -80,7 +80,10 @@ def _cast_pointer(value: tensor, to: dtype) -> tensor:
         return wrap(emit(Bitcast(value.stored(), to.element)), to)
     raise KernelTypeError(
         f"{describe(value)} cannot become {to}: pointers and integers meet as int64 only",
-        hint="cast through tl.int64",
+        hint="cast through tl.int64"
+        if other.is_int()
+        else "what a pointer points to is loaded, tl.load(x); the number that a tensor holds is "
+        "passed as x.item()",
     )
 
 

@@ -208,7 +208,11 @@ def _interleaved(parts: list[tensor]) -> tensor:
 @builtin
 def static_assert(cond: Any, msg: Any = "") -> None:
     """Stop the compilation where a compile-time condition does not hold."""
-    holds = static(cond, "the condition of static_assert")
+    try:
+        holds = static(cond, "the condition of static_assert")
+    except ConstexprError as error:
+        error.hint = "tl.device_assert(condition) checks it when the kernel runs"
+        raise
     if not isinstance(holds, bool):
         raise ConstexprError(
             f"static_assert needs a bool, got {kind_of(holds)} {holds!r}", hint="compare it first"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from workbench.language.arithmetic import (
+from workbench.language.arithmetic import cdiv, clamp
+from workbench.language.extra.libdevice import LIBRARY
+from workbench.language.functions import (
     abs,
-    cdiv,
     ceil,
-    clamp,
     cos,
     div_rn,
     erf,
@@ -26,7 +26,6 @@ from workbench.language.arithmetic import (
     sqrt_rn,
     umulhi,
 )
-from workbench.language.extra.libdevice import LIBRARY
 from workbench.language.reductions import max, min, softmax, sum
 from workbench.language.versions import core_of
 

@@ -25,7 +25,10 @@ from workbench.source import ConstexprError, KernelTypeError
 def _grid_axis(axis: Any, name: str) -> int:
     number = static_int(axis, f"the axis of {name}")
     if number not in (0, 1, 2):
-        raise ConstexprError(f"{name} axis must be 0, 1, or 2 but got {number}")
+        raise ConstexprError(
+            f"{name} axis must be 0, 1, or 2 but got {number}",
+            hint="a grid has three axes; the index along one is tl.program_id(0)",
+        )
     return number
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.language import arithmetic as maths
+from workbench.language import functions
 from workbench.language.arithmetic import binary
 from workbench.language.casts import bitcast_tensor, cast_tensor
 from workbench.language.dtypes import int32, int64, uint32, uint64
@@ -32,8 +33,8 @@ def philox_impl(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, n_rounds: 
     key_a, key_b, round_a, round_b = _WORDS[c0.dtype]
     for _ in range(static_int(n_rounds, "n_rounds")):
         old0, old2 = c0, c2
-        c0 = binary("^", binary("^", maths.umulhi(round_b, old2), c1), k0)
-        c2 = binary("^", binary("^", maths.umulhi(round_a, old0), c3), k1)
+        c0 = binary("^", binary("^", functions.umulhi(round_b, old2), c1), k0)
+        c2 = binary("^", binary("^", functions.umulhi(round_a, old0), c3), k1)
         c1 = binary("*", round_b, old2)
         c3 = binary("*", round_a, old0)
         k0 = binary("+", k0, key_a)
@@ -122,8 +123,8 @@ def rand4x(seed: Any, offsets: Any, n_rounds: Any = 10) -> Words:
 def pair_uniform_to_normal(u1: Any, u2: Any) -> tuple[tensor, tensor]:
     """Return two normal numbers for two uniform ones (Box and Muller)."""
     angle = binary("*", 6.283185307179586, u2)
-    radius = maths.sqrt(binary("*", -2.0, maths.log(maths.maximum(1.0e-7, u1))))
-    return binary("*", radius, maths.cos(angle)), binary("*", radius, maths.sin(angle))
+    radius = functions.sqrt(binary("*", -2.0, functions.log(maths.maximum(1.0e-7, u1))))
+    return binary("*", radius, functions.cos(angle)), binary("*", radius, functions.sin(angle))
 
 
 @builtin

@@ -7,6 +7,7 @@ from typing import Any
 
 from workbench.ir import Block, Element, Tile, Value, element_of
 from workbench.language import arithmetic as maths
+from workbench.language import functions
 from workbench.language.casts import cast_tensor, widen_bfloat16
 from workbench.language.constexprs import is_tuple
 from workbench.language.dtypes import dtype, float32, int32, uint32
@@ -288,9 +289,9 @@ def softmax(x: Any, dim: Any = None, keep_dims: Any = False, ieee_rounding: Any 
     value = block_of(x, "softmax")
     along = 0 if dim is None else dim
     shifted = maths.binary("-", value, max(value, along, keep_dims=True))
-    powers = maths.exp(shifted)
+    powers = functions.exp(shifted)
     total = sum(powers, along, keep_dims=True)
-    return maths.fdiv(powers, total, ieee_rounding)
+    return functions.fdiv(powers, total, ieee_rounding)
 
 
 __all__ = ["is_number", "static"]

@@ -177,7 +177,12 @@ def axis_number(axis: Any, rank: int, what: str = "axis") -> int:
     number = static_int(axis, what)
     if not -rank <= number < rank:
         raise ShapeError(
-            f"invalid axis {number}: {what} {number} is outside a block with {rank} axes"
+            f"invalid axis {number}: {what} {number} is outside a block with {rank} axes",
+            hint=f"axes are {', '.join(map(str, range(rank)))}, or counted back from -1"
+            if rank > 1
+            else "its one axis is 0"
+            if rank
+            else "a scalar has no axis",
         )
     return number % rank
 

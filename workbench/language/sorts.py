@@ -6,7 +6,7 @@ from typing import Any
 
 from workbench.language.arithmetic import arithmetic, binary, where
 from workbench.language.casts import bitcast_tensor, cast_tensor
-from workbench.language.dtypes import DTYPES, dtype, int1, int8, int32
+from workbench.language.dtypes import DTYPES, dtype, float16, int1, int8, int32, number_type
 from workbench.language.memory import mask_of
 from workbench.language.reductions import block_of
 from workbench.language.shapes import arange, axis_number, broadcast_tensor, insert_axis, operand
@@ -22,6 +22,7 @@ from workbench.language.values import (
 )
 from workbench.ops import Gather, Histogram, Merge, Sort
 from workbench.ops.numbers import infinity_bits
+from workbench.ops.small_floats import SMALL_FLOATS
 from workbench.source import KernelTypeError, ShapeError
 
 
@@ -39,18 +40,25 @@ def _keys(x: tensor) -> tensor:
     """Return integers that order as the elements do; NaN counts as the largest number.
 
     A float's bits, read as a signed integer, order its values but for the negative ones, whose
-    other bits are flipped for that.
+    other bits are flipped for that. 8-bit floats whose NaN is what -0 would be go by fp16.
     """
+    if _has_one_zero(x.dtype):
+        x = cast_tensor(x, float16)
     if x.dtype == int1:
         return cast_tensor(x, int8)
     if x.dtype.is_int():
         return x
     bits = bitcast_tensor(x, _integer_of(x.dtype))
     highest = infinity_bits(x.dtype.element)
-    low_bits = arithmetic("&", bits, bits.dtype.get_int_max_value())
-    nan = binary(">", low_bits, highest)
-    bits = where(nan, highest + 1, bits)
+    most = bits.dtype.get_int_max_value()
+    if highest < most:
+        nan = binary(">", arithmetic("&", bits, most), highest)
+        bits = where(nan, highest + 1, bits)
     return _flipped(bits)
+
+
+def _has_one_zero(kind: dtype) -> bool:
+    return kind.is_fp8() and not SMALL_FLOATS[number_type(kind)].signed
 
 
 def _flipped(bits: tensor) -> tensor:
@@ -68,6 +76,8 @@ def _from_keys(keys: tensor, kind: dtype) -> tensor:
         return cast_tensor(keys, int1)
     if kind.is_int():
         return keys
+    if _has_one_zero(kind):
+        return cast_tensor(bitcast_tensor(_flipped(keys), float16), kind)
     return bitcast_tensor(_flipped(keys), kind)
 
 

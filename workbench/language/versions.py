@@ -6,11 +6,13 @@ that `hasattr` and `try: from … import` tell what that Triton has. Nothing els
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from workbench.language.former import instead_of
+from workbench.language.table import NAMES
 
 #: The version whose names are there unless `workbench.as_triton(version=...)` says otherwise.
 DEFAULT = "3.6.0"
@@ -59,13 +61,20 @@ def has(first: str | None, end: str | None) -> bool:
     return (first is None or now >= minor(first)) and (end is None or now < minor(end))
 
 
+def _near(module: str, name: str) -> str | None:
+    """Return a did-you-mean for a name of the language, None where none is near."""
+    known = [word for word in NAMES if "." not in word] if module == "tl" else []
+    close = difflib.get_close_matches(name[:100], known, 1, 0.8)
+    return f"did you mean {module}.{close[0]}?" if close and name[:1] != "_" else None
+
+
 def versioned(module: str, names: Versioned) -> Callable[[str], Any]:
     """Return a module's `__getattr__` for names of some versions."""
 
     def find(name: str) -> Any:
         row = names.get(name)
         if row is None:
-            instead = instead_of(module, name)
+            instead = instead_of(module, name) or _near(module, name)
             raise AttributeError(
                 f"{module}.{name} does not exist" + (f": {instead}" if instead else "")
             )

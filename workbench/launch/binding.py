@@ -94,8 +94,11 @@ def bind_names(source: KernelSource, args: Sequence[Any], given: Mapping[str, An
     Raises:
         ArgumentError: too many, too few, or doubled arguments (K220, a TypeError).
         UnknownOptionError: a name that nobody knows (K112, a KeyError).
+        UnsupportedSyntaxError: a kernel with * or ** parameters (K215).
     """
     parameters = source.parameters
+    if any(p.is_variadic for p in parameters):
+        source.refuse_variadic()
     names = [p.name for p in parameters]
     if len(args) > len(parameters):
         raise ArgumentError(
@@ -150,10 +153,13 @@ def _missing(source: KernelSource, missing: list[Parameter], positional: int) ->
         )
     runtime = [p.name for p in source.parameters if not p.is_constexpr]
     given = len(runtime) - len(others)
+    hint = f"its arguments are {', '.join(runtime)}"
+    if runtime[0] == "self":
+        hint += "; no kernel is given an object: define it outside the class"
     return ArgumentError(
         f"{source.name} takes {_count(runtime)}, got {given}; missing {', '.join(others)}",
         span,
-        hint=f"its arguments are {', '.join(runtime)}",
+        hint=hint,
     )
 
 
@@ -349,7 +355,9 @@ def _smallest(source: KernelSource, name: str, value: int, widths: Sequence[int]
         if holds:
             return word
     raise RangeError(
-        f"{name} = {shown(value)} needs more than 64 bits", parameter_span(source, name)
+        f"{name} = {shown(value)} needs more than 64 bits",
+        parameter_span(source, name),
+        hint="pass it as a float, or as two integers of 64 bits",
     )
 
 
@@ -433,6 +441,12 @@ def _wrong_kind(source: KernelSource, name: str, found: str, expected: str) -> L
 def _instead(found: str) -> str:
     if found == "a list":
         return "pass a tuple, tuple(...), of what the kernel takes apart, or an array"
+    if found in ("a complex", "a Decimal", "a Fraction"):
+        return "pass int(...) or float(...) of it; kernels have no such numbers"
+    if found == "a dict":
+        return "pass what the kernel reads of it, each as an argument of its own"
+    if "storage" in found:
+        return "pass a dense tensor, e.g. x.to_dense()"
     return "pass a NumPy array, a tensor, or an object that speaks DLPack"
 
 
@@ -509,6 +523,7 @@ def _target_for(
         if not wanted.startswith("sm_"):
             raise OptionError(
                 f"unknown target {wanted[:40]}; known: cpu, interpreter, sm_80 … sm_121a",
+                hint="leave it out: the arrays say where a launch runs",
                 code="K114",
             )
         if device == arrays.HOST:

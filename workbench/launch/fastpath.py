@@ -104,8 +104,9 @@ class FastPath:
         `checked` picks what a guarded path runs where it is not known that no access goes wrong.
         """
         known = _Known(
-            self._source, kernel, call, runner, options=self._options, guarded=self._guarded
-        )
+            self._source, kernel, call, runner,
+            on_gpu=self._on_gpu, options=self._options, guarded=self._guarded,
+        )  # fmt: skip
         with self._lock:
             if known.key in self._table:  # launches of another kind were the latest for a while
                 return
@@ -151,12 +152,10 @@ class FastPath:
         """
         if not options.keys() <= set(self._options):
             return False
-        if self._on_gpu and "t" not in self._kinds:
-            return False  # no array says that the call is for this GPU
         parameters = self._source.parameters
         try:
             named = {p.name: values.get(p.name, p.default) for p in parameters}
-            key = table_key(self._source, self._kinds, named, options, self._options)
+            key = table_key(self._source, self._kinds, named, options, self._on_gpu, self._options)
             return key in self._table and all(map(holds, self._guards))
         except Exception:  # they are arguments of another kind
             return False
@@ -341,6 +340,7 @@ class _Known:
         call: Call,
         runner: Runner,
         *,
+        on_gpu: bool,
         options: Sequence[str],
         guarded: bool = False,
     ) -> None:
@@ -353,7 +353,7 @@ class _Known:
             for (name, value), kind in zip(call.values.items(), call.kinds, strict=True)
         }
         #: The key in the Python launcher's table.
-        self.key = table_key(source, call.kinds, self.values, self.options, options)
+        self.key = table_key(source, call.kinds, self.values, self.options, on_gpu, options)
         passed = [
             leaf
             for (name, known), kind in zip(call.known, call.kinds, strict=True)

@@ -22,20 +22,17 @@ and adds an entry to the table. For a kernel `add(x_ptr, n, BLOCK)` it reads
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from typing import Any, cast
-from weakref import WeakKeyDictionary
+from typing import Any
 
-from workbench.devices.streams import raw_stream
+from workbench.devices.streams import current_device, raw_stream
 from workbench.launch.abi import Runner
 from workbench.launch.conditions import Program, python_lines
 from workbench.launch.descriptors import TensorDescriptor
+from workbench.launch.exact_keys import exact_key
 from workbench.launch.grids import Grid, resolve_grid
 from workbench.launch.measures import measure_address, measure_integer, python_words
 from workbench.source import KernelSource
-from workbench.source.captures import describe_value
 from workbench.source.watched import ABSENT, Watched
 
 # -- generated launchers ----------------------------------------------------------------------
@@ -68,9 +65,26 @@ def make_launcher(
         source, kinds, on_gpu, guards, device, options=options, guarded=guarded
     )
     names |= {"_table": table, "_slow": slow, "_stream": raw_stream(), "_resolve": resolve_grid}
-    names |= {"_flat": flattened, "_exact": exact_key}
+    names |= {"_flat": flattened, "_exact": exact_key, "_current": current_device}
     exec(compile(text, f"<launcher of {source.name}>", "exec"), names)
-    return names["launch"]
+    return _worded(names["launch"], slow)
+
+
+def _worded(launch: Callable[..., Any], slow: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a launcher that leaves calls to `slow` which Python itself refuses.
+
+    They give an argument twice, by place and by name.
+    """
+
+    def called(grid: Any, /, *args: Any, **given: Any) -> Any:
+        try:
+            return launch(grid, *args, **given)
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+        return slow(grid, {}, args, given)
+
+    return called
 
 
 def supports(source: KernelSource, kinds: str) -> bool:
@@ -129,7 +143,7 @@ def launcher_text(
         "    try:",
         *(f"        _p{n} = {names[n]}.data_ptr()" for n in tensors),
         *(f"        _k{n}, _v{n} = _flat({names[n]})" for n in nested),
-        f"        _run = _table[{', '.join(_key_words(names, kinds, options))}]",
+        f"        _run = _table[{', '.join(_key_words(names, kinds, on_gpu, options))}]",
         "    except Exception:",
         "        _run = None",
         f"    if {' or '.join(['_run is None', *checks])}:",
@@ -151,9 +165,9 @@ def launcher_text(
     return "\n".join(body) + "\n", scope
 
 
-def _key_words(names: Sequence[str], kinds: str, options: Sequence[str]) -> list[str]:
+def _key_words(names: Sequence[str], kinds: str, on_gpu: bool, options: Sequence[str]) -> list[str]:
     """Return what identifies arguments' types and facts, and options: as `table_key` does."""
-    key: list[str] = []
+    key = ["_current()"] if on_gpu and "t" not in kinds else []
     for place, (name, kind) in enumerate(zip(names, kinds, strict=True)):
         match kind:
             case "t":
@@ -178,10 +192,14 @@ def table_key(
     kinds: str,
     values: Mapping[str, Any],
     given: Mapping[str, Any],
+    on_gpu: bool,
     options: Sequence[str] = OPTIONS,
 ) -> Any:
-    """Return the key that the launcher computes for a call."""
-    key: list[Any] = []
+    """Return the key that the launcher computes for a call.
+
+    Where no array says for which GPU a call is, the current one is part of it.
+    """
+    key: list[Any] = [current_device()] if on_gpu and "t" not in kinds else []
     for parameter, kind in zip(source.parameters, kinds, strict=True):
         value = values[parameter.name]
         if kind == "t":
@@ -202,75 +220,6 @@ def table_key(
         value = given.get(name, NOT_GIVEN)
         key += [value, value.__class__]
     return tuple(key)
-
-
-def exact_key(value: Any) -> Any:
-    """Return what is equal only for constants that make the same code: 1 is neither 1.0 nor True.
-
-    >>> exact_key((1, -0.0)) == exact_key((1.0, 0.0))
-    False
-    """
-    kind = value.__class__
-    if kind is int or kind is bool or kind is str or value is None:
-        return kind, value
-    if isinstance(value, float):
-        return kind, float.hex(value)
-    if isinstance(value, tuple):
-        return kind, *map(exact_key, cast("tuple[Any, ...]", value))
-    if kind.__name__ == "constexpr":
-        return kind, exact_key(value.value)
-    if kind.__eq__ is object.__eq__ or kind.__module__ == "workbench.language.dtypes":
-        return kind, value
-    if kind.__module__ == "numpy" and (number := _plain_number(value)) is not None:
-        return kind, exact_key(number)
-    fields = _fields_alone(kind)
-    if fields is not None and (held := value.__dict__).keys() == fields:
-        return kind, *map(exact_key, held.values()), *held
-    return kind, describe_value(value)
-
-
-def _plain_number(value: Any) -> Any:
-    """Return the number that a NumPy scalar is; None for one that is more than its `item()`."""
-    try:
-        number = value.item()
-    except Exception:  # no scalar
-        return None
-    kind = number.__class__
-    return number if kind in (int, float, bool) and value.dtype.kind in "biuf" else None
-
-
-#: By class: what `_fields_alone` found.
-_fields: WeakKeyDictionary[type, frozenset[str] | None] = WeakKeyDictionary()
-
-
-def _fields_alone(kind: type) -> frozenset[str] | None:
-    """Return the fields of a frozen dataclass that is compared as `dataclass` made it; else None.
-
-    Where an object's dict holds these, and slots hold nothing, they are all that there is to it.
-    """
-    try:
-        return _fields[kind]
-    except (KeyError, TypeError):
-        pass
-    own = vars(kind)
-    made = own.get("__dataclass_params__")
-    found = None
-    if made is not None and made.frozen and made.eq and _is_generated(own.get("__eq__")):
-        slots = any(vars(one).get("__slots__") for one in kind.__mro__)
-        builtin = any(one is not object and not one.__flags__ & _HEAP for one in kind.__mro__)
-        if not slots and not builtin and kind.__getattribute__ is object.__getattribute__:
-            found = frozenset(field.name for field in dataclasses.fields(kind))
-    with suppress(TypeError):
-        _fields[kind] = found
-    return found
-
-
-#: Flag of classes that Python code made.
-_HEAP = 1 << 9
-
-
-def _is_generated(method: Any) -> bool:
-    return getattr(getattr(method, "__code__", None), "co_filename", "") == "<string>"
 
 
 def flattened(value: Any) -> tuple[tuple[Any, ...], list[Any]]:

@@ -21,7 +21,8 @@ DEFAULTS: dict[str, Any] = {
     "exact": False, "wrap_index": False, "wrap_loaded": False, "debug": False, "wgmma": True,
     "tma": True, "overlap": True, "skip_masks": True, "loads_first": True, "apart": True,
     "reorder_rounds": True, "rounds_at_once": True, "fewer_stages": True,
-    "computed_first": True, "loaded_first": True, "keep_operands": None, "fast_rescale": False,
+    "computed_first": True, "loaded_first": True, "keep_operands": None, "turns": None,
+    "fast_rescale": False,
     "skip_ones": False, "swap_operands": False, "rounds_together": False, "copy_narrow": None,
     "prefetch_l2": None, "tma_stores": None, "through_registers": None, "warp_specialize": None,
     "persistent": None, "reorder": None, "tickets": None, "most_rounds": None, "cluster": None,
@@ -29,7 +30,7 @@ DEFAULTS: dict[str, Any] = {
 
 #: True or False, or left to the compiler.
 _CHOSEN = (
-    "copy_narrow", "prefetch_l2", "through_registers", "tma_stores", "keep_operands",
+    "copy_narrow", "prefetch_l2", "through_registers", "tma_stores", "keep_operands", "turns",
     "warp_specialize", "persistent", "reorder", "tickets",
 )  # fmt: skip
 
@@ -68,6 +69,21 @@ class UnknownOptionError(OptionError, KeyError):
     """An option or keyword argument that a kernel does not have (a KeyError as in Triton)."""
 
     code = "K112"
+
+
+def option_elsewhere(word: str) -> str | None:
+    """Say where a compile option or the grid is given, None for any other word."""
+    if word == "grid":
+        return "the grid stands in brackets at the launch: kernel[grid](...)"
+    if not is_option(word):
+        return None
+    name = SHORT_FORMS.get(word, word)
+    return f"give it at the launch, kernel[grid](..., {name}=...), or in a Config that tuning tries"
+
+
+def is_option(word: str) -> bool:
+    """Say whether launches take such a compile option, obeyed or not."""
+    return word in SHORT_FORMS or word in DEFAULTS or word in WITHOUT_EFFECT
 
 
 def without_effect(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,18 +1,19 @@
 """How the fragments that a warp has of a tile become boxes which are copied to global memory.
 
-A copy from shared memory writes a box of rows of 128 bytes (64 or 32 where no more divide the
-tile's, or a warp has no more), as tensor_access.py has it for those the other way. A warp makes its
-own boxes, from bytes that are its own, so that no warp waits for another. Where rows of those would
-have 32 bytes some warps make boxes together, and wait for each other: the hardware takes as long
-for such a row as for one of 128. That is possible exactly if, of the bits of the coordinates, some
-are those of a box, and
+A copy from shared memory writes a box of rows of 128 bytes (64 or 32 where a warp has no more), as
+tensor_access.py has it for those the other way: the last of a tile's rows may be narrower, and
+lies as the others do. A warp makes its own boxes, from bytes that are its own, so that no warp
+waits for another. Where rows of those would have 32 bytes some warps make boxes together, and wait
+for each other: the hardware takes as long for such a row as for one of 128. That is possible
+exactly if, of the bits of the coordinates, some are those of a box, and
 
 - lanes differ in these alone, registers in these or in the others, never in both, warps in others,
   but for those of so many that follow each other, which make boxes together;
 - lanes, those registers and those warps together have all of a box;
 - the elements of a box in a warp are a fragment that stmatrix stores (matrix_access.py), or have
   four bytes each: those go in vectors of what a thread has side by side;
-- a box is of the tile as a whole or not at all, whichever warp has it, and no two warps have it.
+- a box is of the tile as a whole or not at all, but for the narrower one, whichever warp has it,
+  and no two warps have it.
 
 The rows of a box are as many as there can be: each copy is a thread's instruction.
 """
@@ -45,11 +46,21 @@ _WAYS = ((0, 128), (0, 64), (2, 128), (1, 128), (1, 64), (0, 32))
 class BoxPiece:
     """One box of a warp: where it begins in the tile in warp 0, and its registers.
 
-    registers[i] is the tile's register for register i of the box's fragment.
+    registers[i] is the tile's register for register i of the box's fragment; None: it is beside the
+    tile. narrow: whether it is the narrower box at the end of the tile's rows.
     """
 
     start: tuple[int, ...]
-    registers: tuple[int, ...]
+    registers: tuple[int | None, ...]
+    narrow: bool = False
+
+    def steps(self, how: MatrixPlan | VectorPlan) -> list[MatrixInstruction]:
+        """Return the instructions that store something of the tile."""
+        return [
+            step
+            for step in how.instructions
+            if any(self.registers[first] is not None for first in step.registers)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +79,9 @@ class VectorPlan:
 class BoxStores:
     """The boxes of each warp: the one at `start` begins at start + warps[i] of the set bits there.
 
-    swizzle: bytes of a row. box: extents, in the order of the tile's axes. how: the way of a box to
-    shared memory. together: of how many warps, side by side, each box is.
+    swizzle: bytes from row to row. box: extents, in the order of the tile's axes; narrower: those
+    of the last along the rows, if it has others. how: the way of a box to shared memory. bytes: of
+    a box there. together: of how many warps, side by side, each box is.
     """
 
     swizzle: int
@@ -79,6 +91,7 @@ class BoxStores:
     warps: tuple[tuple[int, ...], ...]
     bytes: int
     together: int = 1
+    narrower: tuple[int, ...] | None = None
 
 
 @lru_cache(1024)
@@ -94,8 +107,10 @@ def box_stores_fit(layout: LinearLayout, itemsize: int, inner: int) -> BoxStores
         if joined and (itemsize != 2 or layout.size("warp") >> joined > MOST_MEETINGS):
             continue
         across = width // itemsize
+        if extent < across or (extent % across and (joined or extent * itemsize % _WIDEST)):
+            continue
         tall = MOST_BOX
-        while tall >= _PATTERN and extent % across == 0:
+        while tall >= _PATTERN:
             if rows % tall == 0:
                 box = (tall, across) if inner else (across, tall)
                 found = _boxes(layout, box, inner, width, itemsize, joined)
@@ -140,17 +155,42 @@ def _boxes(
     how = next((plan for plan in plans if plan is not None), None)
     if how is None:
         return None
+    moved = (*((0, 0),) * joined, *(layout.unflatten(column) for column in warp[joined:]))
+    left = layout.shape[inner] % box[inner]
+    if left and any(by[inner] for by in moved):
+        return None  # the narrower box is not of all warps
+    pieces = _pieces(layout, own, others, box, inner)
+    if pieces is None:
+        return None
+    narrower = tuple(left if axis == inner else n for axis, n in enumerate(box)) if left else None
+    return BoxStores(width, box, how, pieces, moved, prod(box) * itemsize, 1 << joined, narrower)
+
+
+def _pieces(
+    layout: LinearLayout, own: list[int], others: list[int], box: tuple[int, ...], inner: int
+) -> tuple[BoxPiece, ...] | None:
+    """Return the boxes of the tile that a warp has; None where not all warps have as many.
+
+    `own` are the bits of registers in a box, `others` those that tell boxes apart.
+    """
+    register, _, warp = layout.dims[:3]
+    end = layout.shape[inner]
+
+    def along(place: int) -> int:
+        return layout.unflatten(f2.apply(register, place))[inner]
+
     names = f2.table(1 << bit for bit in own)
-    pieces: list[BoxPiece] = []
+    found: list[BoxPiece] = []
     for first in f2.table(1 << bit for bit in others):
         start = layout.unflatten(f2.apply(register, first))
         exists = {_is_inside(layout, start, f2.apply(warp, n)) for n in range(1 << len(warp))}
         if len(exists) > 1:
             return None
         if True in exists:
-            pieces.append(BoxPiece(start, tuple(first ^ name for name in names)))
-    moved = (*((0, 0),) * joined, *(layout.unflatten(column) for column in warp[joined:]))
-    return BoxStores(width, box, how, tuple(pieces), moved, prod(box) * itemsize, 1 << joined)
+            places = [first ^ name for name in names]
+            held = tuple(place if along(place) < end else None for place in places)
+            found.append(BoxPiece(start, held, start[inner] + box[inner] > end))
+    return tuple(found)
 
 
 def _are_apart(layout: LinearLayout, inside: int, joined: int) -> bool:

@@ -26,8 +26,10 @@ If the data never leaves its warp, each warp gets a scratch region of its own
 and only waits for itself.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from workbench.layouts import f2
@@ -70,6 +72,23 @@ class SharedAccess:
     rounds: tuple[tuple[SharedInstruction, ...], ...]
     wavefronts: int
 
+    def of_words(self, each: int) -> SharedAccess | None:
+        """Return the accesses by words of so many registers, None where one is taken apart."""
+        swaps = (*self.lane_swap, *self.warp_swap)
+        rounds: list[tuple[SharedInstruction, ...]] = []
+        for steps in self.rounds:
+            held = [(step.offset, _words(step.registers, each)) for step in steps]
+            whole = [SharedInstruction(at, words) for at, words in held if words is not None]
+            if len(whole) < len(steps):
+                return None
+            rounds.append(tuple(whole))
+        if any(swap % each for swap in swaps):
+            return None
+        lane, warp = (tuple(s // each for s in side) for side in (self.lane_swap, self.warp_swap))
+        return replace(
+            self, vector=self.vector // each, lane_swap=lane, warp_swap=warp, rounds=tuple(rounds)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class SharedPlan:
@@ -92,6 +111,36 @@ class SharedPlan:
     scratch_bytes: int
     barrier: Literal["cta", "warp"]
     cost: float
+
+    def of_words(self, each: int) -> SharedPlan | None:
+        """Return the same conversion of words that hold so many registers each, in their order.
+
+        None where such a word does not move as a whole.
+        """
+        store, load = self.store.of_words(each), self.load.of_words(each)
+        copies = dict(self.copies)
+        words = [(target // each, copies[target] // each) for target in copies if not target % each]
+        rows = ((t * each + i, s * each + i) for t, s in words for i in range(each))
+        if store is None or load is None or dict(rows) != copies:
+            return None
+        return replace(self, store=store, load=load, copies=tuple(words))
+
+
+def _words(registers: tuple[int | None, ...], each: int) -> tuple[int | None, ...] | None:
+    """Return the words that neighbouring registers make up, None where they make up no whole ones.
+
+    >>> _words((2, 3, 6, 7), 2), _words((3, 2), 2), _words((0,), 2)
+    ((1, 3), None, None)
+    """
+    found: list[int | None] = []
+    for i in range(0, len(registers), each):
+        first, part = registers[i], registers[i : i + each]
+        if first is not None and (first % each or part != tuple(range(first, first + each))):
+            return None
+        if first is None and part != (None,) * each:
+            return None
+        found.append(None if first is None else first // each)
+    return tuple(found)
 
 
 class _Side(NamedTuple):

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from workbench.launch.options import is_option
 from workbench.magics.options import RUNS, WORDS, Option, Request, options_of
 from workbench.magics.values import Axis, Expression, Token, closest, part_span
 from workbench.source import OptionError, Span
@@ -216,7 +217,9 @@ def _add_word(command: str, token: Token, words: list[str], before: Option | Non
     if len(words) >= most or (command in RUNS and not named):
         expected = {0: "no name", 1: "one name"}.get(most, f"at most {most} words")
         hint = 'quote an option\'s value that has spaces in it, as in --grid "cdiv(n, 4)"'
-        if before is not None and before.repeated and "=" in token.text:
+        if before is not None and token.text.strip(", ") != token.text:
+            hint = f"write the list of {before.flag} without spaces, as in {before.flag} x,out,n"
+        elif before is not None and before.repeated and "=" in token.text:
             hint = f"repeat the option: {before.flag} {token.text}"
         raise OptionError(
             f"unexpected {token.text!r}: {command} takes {expected}",
@@ -228,6 +231,9 @@ def _add_word(command: str, token: Token, words: list[str], before: Option | Non
 
 
 def _unknown(command: str, flag: str, token: Token, table: Mapping[str, Option]) -> OptionError:
+    if "--set" in table and is_option(word := flag.lstrip("-").replace("-", "_")):
+        hint = f"options of compilation go to --set: --set {word}=..."
+        return OptionError(f"unknown option {flag!r}", token.span, code="K100", hint=hint)
     longer = [name for name in table if flag.startswith("--") and name.startswith(flag)]
     better = f"; did you mean {longer[0]}?" if longer else closest(flag, table, 0.7)
     hint = f"options of {command}: {' '.join(sorted(table))}" if not better else None

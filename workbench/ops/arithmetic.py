@@ -153,7 +153,7 @@ class Elementwise(Op, effects=NONE, pointwise=True):
         assert isinstance(element, Scalar)
         with np.errstate(all="ignore"):
             values = self.row.evaluate(*(np.asarray(frame[value]) for value in self.inputs))
-        if self.row.compares or element != compute_element(element):
+        if self.row.compares or (element != compute_element(element) and not self.row.chooses):
             return round_to(values, I1 if self.row.compares else element)
         return np.asarray(values, value_dtype(element))
 

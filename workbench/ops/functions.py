@@ -28,7 +28,7 @@ class Function:
     `takes` are the element types allowed (`any` includes i1); operands share one type.
     `compares` functions give i1, all others the operand type. `commutes` allows operands to be
     swapped; `identity` is the neutral element of an associative function, by element type;
-    `exact` functions of floats round nothing.
+    `exact` functions of floats round nothing, those that `choose` give one of their operands.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Function:
     commutes: bool = False
     identity: Callable[[Scalar], float | int] | None = None
     exact: bool = False
+    chooses: bool = False
 
 
 def _quotient(a: Array, b: Array) -> Array:
@@ -289,13 +290,13 @@ _ROWS = (
     Function("div", 2, "number", _quotient, "a / b; integers truncate toward zero"),
     Function("rem", 2, "number", _remainder, "remainder with the sign of a", exact=True),
     Function("min", 2, "any", smaller, "smaller of two; a NaN loses", commutes=True,
-             identity=_highest, exact=True),
+             identity=_highest, exact=True, chooses=True),
     Function("max", 2, "any", larger, "larger of two; a NaN loses", commutes=True,
-             identity=_lowest, exact=True),
+             identity=_lowest, exact=True, chooses=True),
     Function("minimum", 2, "number", np.minimum, "smaller of two; a NaN wins", commutes=True,
-             identity=_highest, exact=True),
+             identity=_highest, exact=True, chooses=True),
     Function("maximum", 2, "number", np.maximum, "larger of two; a NaN wins", commutes=True,
-             identity=_lowest, exact=True),
+             identity=_lowest, exact=True, chooses=True),
     Function("and", 2, "integer", np.bitwise_and, "bitwise and", commutes=True,
              identity=_all_ones),
     Function("or", 2, "integer", np.bitwise_or, "bitwise or", commutes=True, identity=lambda _: 0),

@@ -30,7 +30,7 @@ class SmallFloat:
         exponent: bits of the exponent; mantissa: bits of the mantissa.
         bias: what the exponent's field has more than the exponent.
         largest: the code of the largest value that conversions give.
-        nan: the code that conversions give for NaN; its sign is kept where `signed`.
+        nan: the code that conversions give for NaN; its sign is kept where that is a NaN's.
         infinity: the code of infinity, None where there is none.
         signed: whether zero has two signs; where not, 0x80 is the one NaN.
     """
@@ -47,6 +47,11 @@ class SmallFloat:
     def top(self) -> float:
         """The largest value that conversions give."""
         return self.value(self.largest)
+
+    @property
+    def has_nan(self) -> bool:
+        """Whether a code means NaN; where none does, its stand-in has no sign of its own."""
+        return not self.signed or self.nan > self.largest
 
     @property
     def lowest_normal(self) -> float:
@@ -114,7 +119,7 @@ def _with_sign(magnitude: Array, wide: Array, form: SmallFloat) -> Array:
     sign = np.signbit(wide).astype(np.uint8) << np.uint8(7)
     code = np.where(np.isnan(wide), form.nan, magnitude).astype(np.uint8)
     if form.signed:
-        return code | sign
+        return code | (sign if form.has_nan else np.where(np.isnan(wide), np.uint8(0), sign))
     return np.where((code == 0) | (code == form.nan), code, code | sign).astype(np.uint8)
 
 

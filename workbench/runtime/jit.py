@@ -33,7 +33,7 @@ from workbench.launch.facts import Signature
 from workbench.launch.grids import Grid, resolve_grid
 from workbench.launch.index_width import fits_launch
 from workbench.launch.launchers import NOT_GIVEN, OPTIONS
-from workbench.launch.options import without_effect
+from workbench.launch.options import option_elsewhere, without_effect
 from workbench.runtime import guards, hooks, knobs
 from workbench.runtime.bound import load
 from workbench.runtime.callables import JITCallable
@@ -52,7 +52,7 @@ from workbench.runtime.launching import (
 )
 from workbench.source import KernelSource, LaunchError
 from workbench.source.captures import Captures, captures_of, reaching
-from workbench.source.given import several, wrong_kind
+from workbench.source.given import misused, several, told, wrong_kind
 from workbench.source.parameters import Parameter, parameters_of
 from workbench.source.watched import guard_key
 
@@ -194,11 +194,12 @@ class JITFunction(JITCallable, KernelInterface[T]):
     def __call__(self, *args: Any, **given: Any) -> Any:
         """Launch over the grid that `kernel(grid=...)` gave; without one this is an error."""
         if self.grid is None:
-            raise NoGridError(
-                f"{self.__name__} is a kernel: it is launched with a grid, or called in a kernel",
-                hint=f"write {self.__name__}[grid](...)",
-            )
+            raise self._without_grid(f"write {self.__name__}[grid](...)")
         return self[self.own_grid](*args, **given)
+
+    def _without_grid(self, hint: str) -> NoGridError:
+        said = f"{self.__name__} is a kernel: it is launched with a grid, or called in a kernel"
+        return NoGridError(said, hint=hint)
 
     @property
     def own_grid(self) -> Any:
@@ -214,7 +215,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
             return grid
         return lambda meta: grid(**{name: meta[name] for name in names})
 
-    def run(self, *args: Any, grid: Any, warmup: bool = False, **given: Any) -> Any:
+    def run(self, *args: Any, grid: Any = NOT_GIVEN, warmup: bool = False, **given: Any) -> Any:
         """Launch, or with `warmup` only compile; returns the compiled kernel.
 
         Args:
@@ -225,6 +226,8 @@ class JITFunction(JITCallable, KernelInterface[T]):
                 stream), `target=` ("cpu", "interpreter", a chip), `device="cpu"`, `guard=`
                 (whether a launch on the CPU is guarded).
         """
+        if grid is NOT_GIVEN:
+            raise self._without_grid(f"write {self.__name__}.run(..., grid=(...,))")
         if warmup:
             return self._compile_only(args, given, grid)
         if hooks.watchers or self.pre_run_hooks:
@@ -529,7 +532,7 @@ class InterpretedFunction(JITFunction[T]):
         """Return a callable that runs over 1 to 3 integers or a function of the meta dict."""
         return partial(self.run, grid=grid)
 
-    def run(self, *args: Any, grid: Any, warmup: bool = False, **given: Any) -> Any:
+    def run(self, *args: Any, grid: Any = NOT_GIVEN, warmup: bool = False, **given: Any) -> Any:
         """Run in the interpreter, or with `warmup` only make the tile IR."""
         return super().run(*args, grid=grid, warmup=warmup, **{"target": "interpreter", **given})
 
@@ -543,6 +546,7 @@ def _names(option: str, given: Any) -> tuple[str | int, ...]:
     return () if given is None else tuple(several(given, what, hint, (str, int)))
 
 
+@told("jit", option_elsewhere)
 def jit(
     fn: Callable[..., Any] | None = None,
     *,
@@ -586,10 +590,16 @@ def jit(
 def _function(value: Any) -> Any:
     """Return a Python function, or what stands for one; raises K105 for anything else."""
     if not callable(value) or isinstance(value, type) or not hasattr(value, "__qualname__"):
-        raise wrong_kind("jit takes a Python function", value, "write @triton.jit above a def")
+        hint = "write @triton.jit above a def"
+        if isinstance(value, KernelInterface):
+            hint = "@triton.jit stands next to the def, below all other decorators of a kernel"
+        elif isinstance(value, tuple) or type(value) is int:
+            hint = "the grid is given at the launch, kernel[grid](...), or by @kernel(grid=...)"
+        raise wrong_kind("jit takes a Python function", value, hint)
     return value
 
 
+@told("kernel", option_elsewhere)
 def kernel(fn: Callable[..., Any] | None = None, *, grid: Any = None, **options: Any) -> Any:
     """Make a kernel object with a grid of its own: it can then be called like a function.
 
@@ -598,6 +608,8 @@ def kernel(fn: Callable[..., Any] | None = None, *, grid: Any = None, **options:
         grid: 1 to 3 integers, a function of the parameters that it names, or of the dict `meta`.
         options: those of `jit`.
     """
+    if not options.keys() <= inspect.signature(jit).parameters.keys():
+        raise misused("kernel", jit, options, "", option_elsewhere)
     if fn is None:
         return lambda function: JITFunction(_function(function), grid=grid, **options)
     return JITFunction(_function(fn), grid=grid, **options)

@@ -141,6 +141,15 @@ class Effort:
         runs = len(timing.samples)
         return runs >= self.most or (runs >= self.runs and sum(timing.samples) >= self.milliseconds)
 
+    def times(self, factor: int) -> Effort:
+        """Return so many times the runs and the time, after the same warm-up."""
+        return replace(
+            self,
+            milliseconds=self.milliseconds * factor,
+            runs=self.runs * factor,
+            most=self.most * factor,
+        )
+
     def of_a_round(self) -> Effort:
         """Return the share of one of the rounds."""
         return replace(

@@ -15,15 +15,17 @@ What is *not* there counts as well: a name that falls to a built-in function, a 
 inherited, an attribute asked for with a default. Where code looks at all attributes (`vars`,
 `asdict`, `getattr` with a computed name), all of them count. That costs at most a recompile.
 
-Not followed: special methods of classes from installed packages, so what such an object keeps
-behind its own `__getattr__` or `__getitem__`; names made by `getattr` under another name or in
-texts to format; the order that `move_to_end` gives; the environment that `os.getenv` asks for;
-attributes put on kernels; `__class__`, `__bases__`, `__code__` and `__dict__` given another value,
-and defaults given to a function that had none; what a function imports itself or
-gets by C code from elsewhere (files, clocks, the environment of another process); what is inside
-objects of C code that show nothing of it, locks, loggers, files and weak references; arrays of over
-64 MiB in all when they change in place, and on a GPU what changes without torch; what is behind the
-first 20,000 things.
+Of the environment count the variables that code mentions which reads it (`environment.py`), of an
+object of an installed package's class also what stands under a mentioned name in its dicts, where
+that class has a `__getattr__` or `__getitem__`.
+
+Not followed: other special methods of classes from installed packages; names in texts to format;
+the order that `move_to_end` gives; attributes put on kernels; `__class__`, `__bases__`, `__code__`
+and `__dict__` given another value, and defaults given to a function that had none; what a function
+imports itself or gets by C code from elsewhere (files, clocks, the environment of another process);
+what is inside objects of C code that show nothing of it, locks, loggers, files and weak references;
+arrays of over 64 MiB in all when they change in place, and on a GPU what changes without torch;
+what is behind the first 20,000 things.
 
 Arrays are compared with a copy: each compiled kernel keeps one of those it reads, and so does each
 that was compiled before one changed.

@@ -14,9 +14,9 @@ from typing import Any
 
 from workbench.interrupts import unforked
 from workbench.source.budgets import shown
-from workbench.source.errors import CompileError
+from workbench.source.errors import CompileError, UnsupportedSyntaxError
 from workbench.source.parameters import Parameter, parameters_of
-from workbench.source.spans import Source, source_rows
+from workbench.source.spans import Source, Span, source_rows
 from workbench.source.syntax import parsed
 
 
@@ -44,7 +44,11 @@ class KernelSource:
         with unforked:  # Python 3.11 loses count where threads do this at once
             node = parsed(self.text).body[0]
         if not isinstance(node, ast.FunctionDef):
-            raise CompileError(f"'{self.name}' is not a plain function definition", code="K215")
+            raise CompileError(
+                f"'{self.name}' is not a plain function definition",
+                hint="write it with def, neither async nor as a lambda",
+                code="K215",
+            )
         return node
 
     @property
@@ -67,6 +71,19 @@ class KernelSource:
     def parameters(self) -> tuple[Parameter, ...]:
         """Parameters in order, as the text alone declares them."""
         return parameters_of(inspect.signature(self.function))
+
+    def refuse_variadic(self) -> None:
+        """Raise UnsupportedSyntaxError where the kernel takes as many arguments as it is given."""
+        spec = self.tree.args
+        for stars, node in (("*", spec.vararg), ("**", spec.kwarg)):
+            if node is not None:
+                row, column = self.first_line + node.lineno - 1, self.indent + node.col_offset + 1
+                end = self.indent + (node.end_col_offset or 0) + 1
+                raise UnsupportedSyntaxError(
+                    f"kernel '{self.name}' has * or ** parameters: {stars}{node.arg}",
+                    Span(self.file, row, column, row, end),
+                    hint="name each parameter; a tuple is one argument",
+                )
 
 
 def kernel_source(

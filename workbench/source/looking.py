@@ -244,6 +244,8 @@ def form_of(value: Any) -> tuple[Any, ...] | None:
     if numpy is not None and is_a(value, numpy.ndarray):
         kind = numpy.ndarray
         return kind.dtype.__get__(value), kind.shape.__get__(value), kind.strides.__get__(value)
+    if numpy is not None and is_a(value, numpy.generic):
+        return numpy.generic.dtype.__get__(value), (), ()
     if is_tensor(value):
         torch = cast("Any", sys.modules["torch"])
         value = torch.Tensor.as_subclass(value, torch.Tensor)

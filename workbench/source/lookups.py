@@ -11,6 +11,7 @@ from workbench.source.looking import (
     has_own_lookup,
     inherits_plain,
     is_a,
+    is_installed,
     is_tensor,
     is_users_type,
     items_of,
@@ -63,7 +64,24 @@ def spaces_of(thing: Any) -> list[Mapping[str, Any]]:
     found = {name: slot_or_absent(member, thing) for name, member in slots_of(thing).items()}
     held = {name: value for name, value in found.items() if value is not ABSENT}
     space = dict_of(thing) or {}
-    return [space, held] if held else [space]
+    return [space, *([held] if held else ()), *hidden_in(thing).values()]
+
+
+def hidden_in(thing: Any) -> dict[str, dict[str, Any]]:
+    """Return the dicts, by attribute, in which an object may keep what its class finds by code.
+
+    That is for classes of installed packages, whose `__getattr__` is not read: `config.lr` may
+    stand in `config._fields`.
+    """
+    kinds = mro_of(kind_of(thing))
+    if not any(is_users_type(one) and _ASKED.intersection(own_dict(one)) and is_installed(one)
+               for one in kinds):  # fmt: skip
+        return {}
+    space = dict_of(thing) or {}
+    return {name: held for name, held in space.items() if type(held) is dict}
+
+
+_ASKED = frozenset({"__getattr__", "__getattribute__", "__getitem__"})
 
 
 def member_of(kind: type, name: str) -> Any:

@@ -166,6 +166,11 @@ def names_in_text(source: KernelSource) -> tuple[list[str], frozenset[str]]:
     return sorted(names & {*source.names}), frozenset(words | set(filter(str.isidentifier, texts)))
 
 
+def asks_by_name(value: object) -> bool:
+    """Say whether a value asks for attributes by names, under whatever name it was met."""
+    return value is getattr or value is hasattr or value is vars or value is dir
+
+
 def computes_names(outer: Iterable[str], source: KernelSource | None) -> bool:
     """Say whether code asks for attributes by names that it computes."""
     if _ASKING.isdisjoint(outer):

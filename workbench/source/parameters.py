@@ -38,6 +38,11 @@ class Parameter:
         """The parameter's name."""
         return self._param.name
 
+    @property
+    def is_variadic(self) -> bool:
+        """Whether it stands for as many arguments as a call gives: `*rest`, `**rest`."""
+        return self._param.kind in (self._param.VAR_POSITIONAL, self._param.VAR_KEYWORD)
+
     @cached_property
     def annotation(self) -> str:
         """The annotation as text, types in Triton's spelling; empty without one."""

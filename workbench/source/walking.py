@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import Any, cast
 
 from workbench.source.digests import Arrays, unique_text
+from workbench.source.environment import is_environment, watch_environment
 from workbench.source.kernels import KernelSource, kernel_source
 from workbench.source.looking import (
     OURS,
@@ -45,6 +46,7 @@ from workbench.source.looking import (
 from workbench.source.lookups import (
     content_of,
     has_names,
+    hidden_in,
     is_bound,
     is_code,
     is_data,
@@ -56,6 +58,7 @@ from workbench.source.lookups import (
 from workbench.source.mentioned import (
     CALLED,
     Chain,
+    asks_by_name,
     code_text,
     computes_names,
     mentioned,
@@ -66,7 +69,6 @@ from workbench.source.watched import (
     Guard,
     Watched,
     holds,
-    same_items,
 )
 
 
@@ -129,6 +131,9 @@ class Walk:
         #: Names of attributes that any function mentions; whether some function looks at all.
         self._names: set[str] = set()
         self._everything = everything
+        #: Texts in code: what may name a variable of the environment, which somebody reads or not.
+        self._texts: set[str] = set()
+        self._reads_environment = False
         self._visited: set[int] = set()
         self._arrays = Arrays(self._say, self._watched)
 
@@ -154,6 +159,10 @@ class Walk:
                 self._look_up(holder)
         for holder in self._holders.values():
             self._watch(holder)
+        if self._reads_environment:
+            computed = self._everything
+            for name, text in watch_environment(self._texts, self._watched, everything=computed):
+                self._say(f"environment {name}", text)
         if self._watched:
             self.found.guards.append(self._watched.guard)
         return self.found
@@ -190,6 +199,7 @@ class Walk:
             names, more = names_in_text(source)
             outer, attributes = dict.fromkeys([*outer, *names], _ITSELF), attributes | more
         self._names |= attributes
+        self._texts |= read.texts
         if attributes & _LOOKING or not _VARS.isdisjoint(outer) or computes_names(outer, source):
             self._everything = True
         named = function.__kwdefaults__
@@ -312,6 +322,7 @@ class Walk:
         elif found is ABSENT:
             found = member
         if found is ABSENT:  # what finds it, a method or `__getattr__`, gets the object
+            held.done.discard(name)
             self._open(where, holder)
             return None
         return (found,)
@@ -387,9 +398,16 @@ class Walk:
                 users = filter(is_users_type, kinds)
                 self._watch_spaces([(one, own_dict(one)) for one in users], names)
             return
+        self._watch_object(holder, names)
+
+    def _watch_object(self, holder: _Holder, names: set[str]) -> None:
+        thing = holder.thing
         space = dict_of(thing)
         if space is not None:
             self._watch_spaces([(thing, space)], names)
+            for name, hidden in hidden_in(thing).items():
+                self._watched.entry(thing, space, name, hidden)
+                self._watch_spaces([(hidden, hidden)], names)
             if holder.all or self._everything:
                 keys = frozenset(space)
                 self._watched.check((id(space), keys), lambda: space.keys() == keys)
@@ -428,7 +446,11 @@ class Walk:
             self._say(where, unique_text())
         else:
             self._seen[id(value)] = where, value
-            self._take_new(where, value, goes)
+            if is_environment(value):
+                self._reads_environment = True
+            else:
+                self._everything = self._everything or asks_by_name(value)
+                self._take_new(where, value, goes)
 
     def _take_new(self, where: str, value: Any, goes: bool) -> None:
         source = source_of(value)
@@ -507,10 +529,7 @@ class Walk:
 
     def _take_items(self, where: str, name: str, value: Any, items: tuple[Any, ...]) -> None:
         if not is_a(value, tuple, frozenset):
-            before = tuple(items)
-            self._watched.check(
-                (id(value), tuple(map(id, before))), lambda: same_items(value, before, _items)
-            )
+            self._watched.contents(value, tuple(items), _items)
         if is_a(value, set, frozenset):
             items = tuple(sorted(items, key=_order))
         if all(map(is_plain, items)):

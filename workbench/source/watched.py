@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 from itertools import repeat
 from math import copysign
 from operator import call, is_
@@ -58,6 +59,8 @@ class Watched:
         self._classes: list[tuple[types.MappingProxyType[str, Any], str, Any]] = []
         self._absent: list[tuple[Any, frozenset[str]]] = []
         self._cells: list[tuple[types.CellType, Any]] = []
+        self._parts: list[tuple[Iterable[Any], int, tuple[Any, ...]]] = []
+        self._contents: list[Callable[[], bool]] = []
         self._checks: list[Callable[[], bool]] = []
         self._identity: list[Hashable] = []
         self._sets: dict[frozenset[str], frozenset[str]] = {}
@@ -100,6 +103,19 @@ class Watched:
         self._cells.append((cell, value))
         self._identity.append((id(cell), id(value)))
 
+    def contents(self, held: Any, before: tuple[Any, ...], items: Callable[[Any], Any]) -> None:
+        """Watch what is in a container, in its order; of a dict the keys, then the values."""
+        parts = _parts(held)
+        if parts is None:
+            check = partial(same_items, held, before, items)
+            self.check((id(held), tuple(map(id, before))), check)
+            return
+        size = len(before) // len(parts)
+        for number, part in enumerate(parts):
+            self._parts.append((part, size, before[number * size : (number + 1) * size]))
+        self._contents.append(partial(same_items, held, before, items))
+        self._identity.append((id(held), tuple(map(id, before))))
+
     def check(self, identity: Hashable, check: Callable[[], bool]) -> None:
         """Watch whatever a function without arguments says."""
         self._checks.append(check)
@@ -120,9 +136,9 @@ class Watched:
         if self._columns is None:
             self._columns = tuple(
                 tuple(zip(*rows, strict=True)) if rows else ()
-                for rows in (self._dicts, self._classes, self._absent, self._cells)
+                for rows in (self._dicts, self._classes, self._absent, self._cells, self._parts)
             )
-        dicts, classes, absent, cells = self._columns
+        dicts, classes, absent, cells, parts = self._columns
         if dicts and not _same(_DICT_GET, dicts):
             return False
         if classes and not _same(_CLASS_GET, classes):
@@ -132,11 +148,22 @@ class Watched:
         contents: Iterable[Any] = map(_content_of, cells[0]) if cells else ()
         if cells and not all(map(is_, contents, cells[1])):
             return False
+        if parts and not self._has_same_items(*parts):
+            return False
         return not self._checks or all(map(call, self._checks))
+
+    def _has_same_items(self, parts: tuple[Any, ...], sizes: Any, before: Any) -> bool:
+        if tuple(map(len, parts)) != sizes:
+            return False
+        # Another object may be an equal number, which is asked of one container after the other.
+        alike: Iterable[Iterable[bool]] = map(_IDENTITIES, parts, before)
+        return all(map(all, alike)) or all(map(call, self._contents))
 
 
 _DICT_GET: Any = vars(dict)["get"]
 _CLASS_GET: Any = vars(types.MappingProxyType)["get"]
+#: Of two rows, whether their items are the very same, one after the other.
+_IDENTITIES: Any = partial(map, is_)
 _content_of: Any = vars(types.CellType)["cell_contents"].__get__
 
 
@@ -146,12 +173,17 @@ def _same(get: Any, columns: tuple[Any, ...]) -> bool:
     return all(map(is_, found, values))
 
 
+def _parts(held: Any) -> tuple[Iterable[Any], ...] | None:
+    """Return what to iterate over, each time anew, for what a container of Python's own holds."""
+    if type(held) is dict:
+        return cast("dict[Any, Any]", held).keys(), cast("dict[Any, Any]", held).values()
+    if type(held) is list or type(held) is set:
+        return (cast("Iterable[Any]", held),)
+    return None
+
+
 def same_items(held: Any, before: tuple[Any, ...], items: Callable[[Any], Any]) -> bool:
-    """Say whether a container holds the same things, in their order."""
-    if type(held) is list:
-        listed = cast("list[Any]", held)
-        if len(listed) == len(before) and all(map(is_, listed, before)):
-            return True
+    """Say whether a container holds the same things, in their order, numbers and texts by value."""
     now = tuple(items(held))
     return len(now) == len(before) and all(map(_is_same, now, before))
 

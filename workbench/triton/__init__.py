@@ -33,7 +33,8 @@ from workbench.triton.errors import TritonError
 from workbench.triton.runtime._async_compile import AsyncCompileMode, FutureKernel
 from workbench.triton.runtime.errors import InterpreterError, OutOfResources
 from workbench.triton.runtime.scratch import set_allocator
-from workbench.tuning.autotune import Config, autotune, heuristics
+from workbench.tuning.autotune import Config, autotune
+from workbench.tuning.heuristics import heuristics
 
 #: The version whose language this is; libraries compare it.
 __version__ = DEFAULT

@@ -1,4 +1,4 @@
-"""Choosing between configurations by measuring them, and arguments computed from others.
+"""Choosing between configurations by measuring them.
 
     @autotune([Config({"BLOCK": 128}), Config({"BLOCK": 256}, num_warps=8)], key=["n"])
     @jit
@@ -21,26 +21,24 @@ from numbers import Number
 from typing import Any
 
 from workbench.devices import arrays
-from workbench.launch.grids import Asked
-from workbench.launch.options import SHORT_FORMS
+from workbench.launch.options import SHORT_FORMS, option_elsewhere
 from workbench.runtime import hooks, knobs
-from workbench.runtime.interface import KernelInterface
-from workbench.runtime.jit import InterpretedFunction, JITFunction, Plan
-from workbench.runtime.pickling import reduce_by_place
+from workbench.runtime.jit import InterpretedFunction, Plan
 from workbench.runtime.timing import Effort
-from workbench.source import KernelError, KernelSource, OptionError, shown
-from workbench.source.given import by_name, function, several
+from workbench.source import KernelError, OptionError, shown
+from workbench.source.given import by_name, function, several, told, wrong_kind
+from workbench.source.warning import warn_user
 from workbench.tuning import store
 from workbench.tuning.configs import Config, ConflictError
 from workbench.tuning.racing import Candidate, is_fatal
 from workbench.tuning.search import Progress, Search, refuse_capture
+from workbench.tuning.wrapping import Wrapper, as_kernel, asked
 
 #: What a caller may call the options that every Config has.
 _OPTION_WORDS = frozenset((*SHORT_FORMS, *SHORT_FORMS.values(), "maxnreg"))
 
 __all__ = [
-    "Autotuner", "AutotunerError", "Config", "ConflictError", "Heuristics", "autotune",
-    "heuristics",
+    "Autotuner", "AutotunerError", "Config", "ConflictError", "autotune",
 ]  # fmt: skip
 
 
@@ -50,53 +48,7 @@ class AutotunerError(KernelError):
     code = "K130"
 
 
-class _Wrapper(KernelInterface[Any]):
-    """A kernel object around another one."""
-
-    def __init__(self, fn: Any, arg_names: Sequence[str]) -> None:
-        self.fn = fn
-        self.arg_names = list(arg_names)
-        self.base_fn = fn
-        while hasattr(self.base_fn, "fn"):
-            self.base_fn = self.base_fn.fn
-        for name in ("__module__", "__name__", "__qualname__", "__doc__"):
-            setattr(self, name, getattr(self.base_fn, name, None))
-
-    @property
-    def kernel_source(self) -> KernelSource:
-        """The function as data."""
-        return self.fn.kernel_source
-
-    @property
-    def results(self) -> list[Any]:
-        """The compiled kernels, the latest last."""
-        return self.fn.results
-
-    @property
-    def interpret(self) -> Any:
-        """`kernel.interpret[grid](...)` watches the launch in the interpreter, without tuning."""
-        return _Interpreted(self)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return reduce_by_place(self)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or "fn" not in self.__dict__:
-            raise AttributeError(name)
-        return getattr(self.__dict__["fn"], name)
-
-
-class _Interpreted:
-    def __init__(self, kernel: _Wrapper) -> None:
-        self._kernel = kernel
-
-    def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        from workbench.runtime.interpreted import run_watched
-
-        return partial(run_watched, self._kernel, grid)
-
-
-class Autotuner(_Wrapper):
+class Autotuner(Wrapper):
     """A kernel that measures its configurations at the first launch with a new key.
 
     Attributes:
@@ -135,7 +87,7 @@ class Autotuner(_Wrapper):
         ]
         for config in self.configs:
             config.tell_contradictions(self.arg_names)
-        self.keys = several(key, "key is a list of parameters' names", 'e.g. ["n"]', str)
+        self.keys = self._in_key(key)
         self.cache: dict[tuple[Any, ...], Config] = {}
         self.reset_to_zero = self._of_parameters("reset_to_zero", reset_to_zero)
         self.restore_value = self._of_parameters("restore_value", restore_value)
@@ -144,7 +96,7 @@ class Autotuner(_Wrapper):
         self.pre_hook = pre_hook or self._prepare_arrays
         self.post_hook = post_hook or self._restore_arrays
         self.restore_copies: dict[str, Any] = {}
-        prune = dict(prune_configs_by or {})
+        prune = _pruning(prune_configs_by)
         self.perf_model = prune.get("perf_model")
         self.configs_top_k = prune.get("top_k", 1.0)
         self.early_config_prune = prune.get("early_config_prune")
@@ -331,7 +283,7 @@ class Autotuner(_Wrapper):
     def base_kernel(self) -> Any:
         """The kernel object behind all wrappers."""
         kernel = self.fn
-        while isinstance(kernel, _Wrapper):
+        while isinstance(kernel, Wrapper):
             kernel = kernel.fn
         return kernel
 
@@ -397,21 +349,27 @@ class Autotuner(_Wrapper):
             found = self._arrays(self.restore_value, named)
             self.restore_copies = {name: _copy(value) for name, value in found.items()}
 
+    def _names(self, option: str, given: Sequence[str] | None) -> list[str]:
+        return several(
+            () if given is None else given, f"{option} is a list of parameters' names",
+            f'e.g. {option}=["{self.arg_names[0] if self.arg_names else "n"}"]', str,
+        )  # fmt: skip
+
     def _of_parameters(self, option: str, given: Sequence[str] | None) -> list[str]:
         """Return the names of an option; each must be a parameter's."""
-        names = several(
-            () if given is None else given, f"{option} is a list of parameters' names",
-            f'e.g. {option}=["out"]', str,
-        )  # fmt: skip
+        names = self._names(option, given)
         for name in names:
             if name not in self.arg_names:
-                kernel = self.base_fn.__name__
-                raise OptionError(
-                    f"{option} names {shown(name)}, which is no parameter of {kernel}",
-                    hint=f"its parameters are {', '.join(self.arg_names)}",
-                    code="K112",
-                )
+                raise self.no_parameter(option, name)
         return names
+
+    def _in_key(self, given: Sequence[str] | None) -> list[str]:
+        """Return the parameters of a key; Triton passes over what is none, here that is told."""
+        names = self._names("key", given)
+        for name in names:
+            if name not in self.arg_names:
+                warn_user(f"{self.no_parameter('key', name).message}: nothing is measured for it")
+        return [name for name in names if name in self.arg_names]
 
     def _arrays(self, names: Sequence[str], named: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arrays of some names; an optional one may not be there in this launch."""
@@ -482,18 +440,7 @@ class Autotuner(_Wrapper):
 def _called(prune: Callable[..., Any], *args: Any, **given: Any) -> Any:
     """Call a function of `prune_configs_by`; raises OptionError K105 where it cannot be."""
     hint = "early_config_prune(configs, named_args, **kwargs), perf_model(**all_arguments)"
-    return _asked("a function of prune_configs_by", hint, prune, *args, **given)
-
-
-def _asked(what: str, hint: str, function: Callable[..., Any], /, *args: Any, **given: Any) -> Any:
-    """Call a function of a user's; raises OptionError K105 where it takes other arguments."""
-    try:
-        return function(*args, **given)
-    except TypeError as error:
-        trace = error.__traceback__
-        if trace is None or trace.tb_next is not None:
-            raise  # its own code does that
-        raise OptionError(f"{what} cannot be called: {error}", hint=hint, code="K105") from None
+    return asked("a function of prune_configs_by", hint, prune, *args, **given)
 
 
 def _odd(values: Iterable[Any]) -> Any:
@@ -502,55 +449,31 @@ def _odd(values: Iterable[Any]) -> Any:
     return next((v for v in found if not isinstance(v, Number)), found[0])
 
 
+def _pruning(given: Any) -> dict[str, Any]:
+    """Return `prune_configs_by`; raises OptionError for words and values that are none of it."""
+    what = "prune_configs_by is a dict of early_config_prune, perf_model and top_k"
+    hint = 'e.g. {"early_config_prune": function} or {"perf_model": function, "top_k": 3}'
+    found = by_name(given or {}, what, hint)
+    for word, value in found.items():
+        if word == "top_k":
+            _most(value, 1)
+        elif word not in ("early_config_prune", "perf_model"):
+            raise OptionError(f"{what}, got {shown(word)}", hint=hint, code="K112")
+        elif value is not None:
+            function(value, f"{word} of prune_configs_by is a function", hint)
+    return found
+
+
 def _most(top_k: Any, count: int) -> int:
     if isinstance(top_k, float) and top_k <= 1.0:
         return max(1, int(count * top_k))
     if not isinstance(top_k, int):
-        raise TypeError(f"top_k is an int, or a float up to 1.0; got {top_k!r}")
+        raise wrong_kind("top_k is an int, or a float up to 1.0", top_k, 'e.g. {"top_k": 3}')
     return top_k
 
 
 def _quantiles(times: Any) -> list[float]:
     return [float(value) for value in times] if isinstance(times, list | tuple) else [float(times)]
-
-
-class Heuristics(_Wrapper):
-    """A kernel some of whose arguments are computed from the others, in the order given."""
-
-    def __init__(
-        self,
-        fn: Any,
-        arg_names: Sequence[str],
-        values: Mapping[str, Callable[[dict[str, Any]], Any]],
-    ) -> None:
-        super().__init__(fn, arg_names)
-        what, hint = "heuristics takes functions by name", 'e.g. {"EVEN": lambda args: ...}'
-        self.values = by_name(values, what, hint)
-        for compute in self.values.values():
-            function(compute, what, hint)
-
-    def with_values(self, args: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
-        """Return named arguments with the computed ones added."""
-        named = dict(zip(self.arg_names, args, strict=False))
-        for name, compute in self.values.items():
-            what = f"the heuristic for '{name}'"
-            hint = f"it takes the dict of all arguments: lambda args: ... (for '{name}')"
-            given[name] = _asked(what, hint, compute, Asked({**named, **given}, what))
-        return given
-
-    def run(self, *args: Any, **given: Any) -> Any:
-        """Launch with the computed arguments added."""
-        if hooks.watchers and hooks.is_suppressed():
-            return None
-        return self.fn.run(*args, **self.with_values(args, given))
-
-    def plan(self, *args: Any, **given: Any) -> Plan:
-        """Return what a launch would compile."""
-        return self.fn.plan(*args, **self.with_values(args, given))
-
-    def plan_elsewhere(self, *args: Any, **given: Any) -> Plan:
-        """Return what a launch would compile for a chip that its arrays need not be on."""
-        return self.fn.plan_elsewhere(*args, **self.with_values(args, given))
 
 
 def _copy(value: Any) -> Any:
@@ -571,10 +494,7 @@ def _clear(value: Any) -> None:
         value[...] = 0
 
 
-def _as_kernel(fn: Any) -> Any:
-    return fn if hasattr(fn, "run") and hasattr(fn, "arg_names") else JITFunction(fn)
-
-
+@told("autotune", option_elsewhere)
 def autotune(
     configs: Sequence[Config],
     key: Sequence[str],
@@ -614,7 +534,7 @@ def autotune(
         )
 
     def decorate(fn: Any) -> Autotuner:
-        kernel = _as_kernel(fn)
+        kernel = as_kernel(fn)
         return Autotuner(
             kernel,
             kernel.arg_names,
@@ -631,17 +551,5 @@ def autotune(
             do_bench,
             cache_results,
         )
-
-    return decorate
-
-
-def heuristics(
-    values: Mapping[str, Callable[[dict[str, Any]], Any]],
-) -> Callable[[Any], Heuristics]:
-    """Compute arguments at each launch: {name: function of the dict of all arguments}."""
-
-    def decorate(fn: Any) -> Heuristics:
-        kernel = _as_kernel(fn)
-        return Heuristics(kernel, kernel.arg_names, values)
 
     return decorate

@@ -7,7 +7,7 @@ from typing import Any
 
 from workbench.launch.options import SHORT_FORMS
 from workbench.source import OptionError, shown
-from workbench.source.given import by_name, instance
+from workbench.source.given import by_name, instance, told
 from workbench.source.warning import warn_user
 
 
@@ -15,6 +15,14 @@ class ConflictError(OptionError, ValueError):
     """A value that both the caller and a configuration give."""
 
     code = "K112"
+
+
+def _constexpr_or_option(word: str) -> str:
+    name = SHORT_FORMS.get(word, word)
+    options = "num_warps", "num_stages", "num_ctas", "maxnreg"
+    if name in options:
+        return f"write Config({{...}}, {name}=...)"
+    return f'constexprs stand in the dict: Config({{"{word}": ...}}, num_warps=4)'
 
 
 class Config:
@@ -25,6 +33,7 @@ class Config:
         pre_hook: called with the dict of all arguments before each run with this configuration.
     """
 
+    @told("Config", _constexpr_or_option)
     def __init__(
         self,
         kwargs: Mapping[str, Any],

@@ -1,7 +1,9 @@
 """Timing many candidates against each other, leaving out those that cannot win any more.
 
-Candidates take turns, so that what disturbs one disturbs all. After each round those that are
-clearly slower than the best are left out. What a candidate needs before and after a run (zeroing,
+Candidates take turns, in any order, so that what disturbs one disturbs all. After each round those
+that are clearly slower than the best are left out. Those that are close to it stay
+together until each has been measured for twice as long: the same rounds decide between them, and no
+noise of a part of them. What a candidate needs before and after a run (zeroing,
 restoring) is not part of its time. On a GPU the device times itself within a captured graph where
 the candidate can be captured, so that the host's work is not part of its time either.
 """
@@ -11,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 from workbench.interrupts import may_stop
@@ -21,6 +24,10 @@ from workbench.source import KernelError
 
 #: A candidate is left out when its fast runs take this many times the best one's median.
 HOPELESS = 1.25
+#: A candidate is close to the best one up to so many times its median.
+CLOSE = 1.04
+#: How much longer than others those are measured that are close to the best.
+FINAL = 2
 #: Runs before anything is left out.
 LEAST_SAMPLES = 2 * BURST
 #: Codes of errors after which the device cannot be used: they end the race.
@@ -92,6 +99,7 @@ class Race:
         self.stopped = False
         self._gpu = gpu
         self._effort = effort or Effort()
+        self._final = self._effort.times(FINAL)
         self._end = None if seconds is None else time.monotonic() + seconds
         self._told = told
         self._graphs = graphs
@@ -131,21 +139,32 @@ class Race:
 
     def _rounds(self, clock: Any) -> None:
         waiting = [n for n, candidate in enumerate(self.candidates) if candidate.running]
+        orders = Random(0)
         while waiting and not self._is_late():
-            for number in waiting:
+            # Always behind the same one, a candidate would run at the clock that this one leaves.
+            for number in orders.sample(waiting, len(waiting)):
                 candidate = self.candidates[number]
                 self._guarded(number, lambda c=candidate: clock.sample(c, BURST))
-            self._leave_out()
+            best = self._leave_out()
             for number in waiting:
                 if self._told is not None:
                     self._told(number)
-            waiting = [
-                number
-                for number in waiting
-                if self.candidates[number].running
-                and not self._effort.enough(self.candidates[number].timing)
-            ]
-        self.stopped = bool(waiting)
+            waiting = self._still_waiting(waiting, best)
+        self.stopped = any(not self._effort.enough(self.candidates[n].timing) for n in waiting)
+
+    def _still_waiting(self, waiting: list[int], best: float) -> list[int]:
+        """Return those to be measured on: what lacks runs, and meanwhile what is close to the best.
+
+        At the end those that are close alone, all of them until the last has runs enough.
+        """
+        held = {n: self.candidates[n] for n in waiting if self.candidates[n].running}
+        lacking = {n for n, c in held.items() if not self._effort.enough(c.timing)}
+        close = [n for n, c in held.items() if c.timing.median <= CLOSE * best]
+        if not lacking and (
+            len(close) < 2 or all(self._final.enough(held[n].timing) for n in close)
+        ):
+            return []
+        return [n for n in held if n in lacking or n in close]
 
     def _guarded(self, number: int, action: Action) -> None:
         candidate = self.candidates[number]
@@ -158,13 +177,15 @@ class Race:
             if self._told is not None:
                 self._told(number)
 
-    def _leave_out(self) -> None:
+    def _leave_out(self) -> float:
+        """Leave out who cannot win any more; returns the best one's median."""
         timed = [c for c in self.candidates if c.error is None and c.timing.samples]
         best = min((c.timing.median for c in timed), default=0.0)
         for candidate in timed:
             samples = candidate.timing.samples
             if len(samples) >= LEAST_SAMPLES and candidate.timing.quantiles[0] > HOPELESS * best:
                 candidate.dropped = True
+        return best
 
     def _is_late(self) -> bool:
         return self._end is not None and time.monotonic() > self._end

@@ -19,8 +19,9 @@ from workbench.launch.options import DEFAULTS, SHORT_FORMS
 from workbench.runtime.jit import JITFunction
 from workbench.runtime.timing import Effort
 from workbench.source import OptionError
-from workbench.tuning.autotune import Autotuner, Heuristics
+from workbench.tuning.autotune import Autotuner
 from workbench.tuning.configs import Config
+from workbench.tuning.heuristics import Heuristics
 from workbench.tuning.racing import Candidate
 from workbench.tuning.search import Progress, Row, Search
 

@@ -34,10 +34,12 @@ from workbench.ir import Array, Block, Module, Op, Shared, Value
 from workbench.targets.nvidia.ops import (
     Arrive,
     Await,
+    AwaitTurn,
     Barriers,
     Draw,
     Drawn,
     Expect,
+    PassTurn,
     ScaleProducts,
     TensorCopy,
     WaitProducts,
@@ -49,6 +51,8 @@ LIMIT = 300_000
 MIXED = "blocks copy parts of different boxes into one slot"
 #: A ring of barriers or of buffers (a number), and one of its places.
 Place = tuple[int, int]
+#: In the place of a ring: the barriers of groups that take turns, each arrived at by one group.
+_TURNS = -1
 
 
 @dataclass
@@ -90,6 +94,8 @@ class _Recorder(ProgramFrame):
     def run(self, block: Block, arguments: Sequence[Array]) -> tuple[Array, ...]:
         self.values.update(zip(block.arguments, arguments, strict=True))
         for op in block.ops:
+            if isinstance(op, AwaitTurn | PassTurn):
+                self.noted.append(("turn", isinstance(op, AwaitTurn), getattr(op, "first", False)))
             results = self.note(op)
             if not isinstance(results, tuple):
                 results = (results,) * len(op.results)
@@ -212,7 +218,8 @@ class _Explorer:
         self.producers = len(protocols)
         self.roles = [self._numbered(n, one.producer) for n, one in enumerate(protocols)]
         for n, one in enumerate(protocols):
-            self.roles += [self._numbered(n, one.consumer)] * self.groups
+            steps = self._numbered(n, one.consumer)
+            self.roles += [self._in_turns(n, group, steps) for group in range(self.groups)]
 
     def _numbered(self, block: int, steps: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """Return steps with barriers and slots as numbers, copies and products with their fills."""
@@ -234,6 +241,8 @@ class _Explorer:
                 )))  # fmt: skip
             elif kind == "products":
                 found.append((kind, rest[0]))
+            elif kind == "turn":
+                found.append((kind, *rest))
             elif kind == "copy":
                 where, slot, size, parts, box = rest
                 number = fill(slot[0], fills_it=True)
@@ -255,11 +264,30 @@ class _Explorer:
                 found.append((kind, self._barrier(block, rest[0]), rest[1]))
         return found
 
+    def _in_turns(
+        self, block: int, group: int, steps: list[tuple[Any, ...]]
+    ) -> list[tuple[Any, ...]]:
+        """Return a group's steps, in which turns are waits and arrivals at barriers of groups."""
+        found: list[tuple[Any, ...]] = []
+        turns = 0
+        for kind, *rest in steps:
+            if kind != "turn":
+                found.append((kind, *rest))
+                continue
+            waits, first = rest
+            if waits:
+                found.append(("wait", self._barrier(block, (_TURNS, group)), turns & 1))
+                turns += 1
+            elif not first or group == self.groups - 1:
+                following = self._barrier(block, (_TURNS, (group + 1) % self.groups))
+                found.append(("arrive", [following], 1))
+        return found
+
     def _barrier(self, block: int, place: Place) -> int:
         key = block, place
         if key not in self.barriers:
             self.barriers[key] = len(self.arrivals)
-            self.arrivals.append(self.arrivals_of[place[0]])
+            self.arrivals.append(self.arrivals_of.get(place[0], 1))
             self.home.append(block)
         return self.barriers[key]
 

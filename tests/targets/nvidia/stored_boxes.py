@@ -45,7 +45,7 @@ class Block:
 
     def __init__(self, module: Module, arguments: dict[str, int]) -> None:
         self.warps: int = module.attributes["num_warps"]
-        self.map = next((op for op in module.walk() if isinstance(op, MakeTensorMap)), None)
+        self.maps = [op for op in module.walk() if isinstance(op, MakeTensorMap)]
         self.threads = np.arange(32 * self.warps, dtype=np.int64)
         zero = np.zeros_like(self.threads)
         names = {f"%a{n}": p.name for n, p in enumerate(module.parameters)}
@@ -90,8 +90,10 @@ class Block:
     def of(self, word: str) -> Any:
         if word.lstrip("-").isdigit():
             return np.zeros_like(self.threads) + int(word)
-        if word in ("@shared_memory", "%map0", "poison"):
+        if word in ("@shared_memory", "poison"):
             return np.zeros_like(self.threads)
+        if word.startswith("%map"):
+            return np.zeros_like(self.threads) + int(word[4:])
         if found := re.match(r"getelementptr \(i8, .*i32 (\d+)\)", word):
             return np.zeros_like(self.threads) + int(found[1])
         return self.values[word]
@@ -136,8 +138,8 @@ class Block:
             copies = condition.reshape(-1, 32).sum(1)
             assert copies[:: self.warps // int(copies.sum())].tolist() == [1] * int(copies.sum())
             for thread in self.threads[condition]:
-                place, _, *coordinates = (int(held[thread]) for held in operands[:-1])
-                self.copy(int(thread) // 32, place, coordinates[::-1])
+                place, number, *coordinates = (int(held[thread]) for held in operands[:-1])
+                self.copy(int(thread) // 32, self.maps[number], place, coordinates[::-1])
         elif text.startswith("prefetch.tensormap"):
             pass
         elif "commit_group" in text:
@@ -197,12 +199,11 @@ class Block:
             assert numbers.max() < 16
             assert set(counts.tolist()) == {int(found[2])}
 
-    def copy(self, warp: int, place: int, start: list[int]) -> None:
+    def copy(self, warp: int, of_box: MakeTensorMap, place: int, start: list[int]) -> None:
         """Copy a box, the 16-byte chunks of its rows exchanged by their addresses."""
-        assert self.map is not None
-        box, width = self.map.copied, self.map.swizzle
-        item = self.map.type.element.itemsize
-        (mask, shift), size = SWIZZLES[width], int(np.prod(box)) * item
+        box, width = of_box.copied, of_box.swizzle
+        item = of_box.type.element.itemsize
+        (mask, shift), size = SWIZZLES[width], box[0] * width
         assert place % (8 * width) == 0
         row, column = np.indices(box)
         bytes_ = place + row * width + item * column

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable
-from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,11 +15,21 @@ from tests.kernels import quantised
 from tests.passes.corpus import tile_ir
 from tests.passes.meaning import meaning
 from tests.passes.pipelines import gpu_steps, tile_steps
+from tests.targets.nvidia.dequantised import (
+    GROUP,
+    KERNELS,
+    ORDER,
+    POINTERS,
+    SM_90A,
+    arguments,
+    computed_first,
+    in_gpu_ir,
+    module_of,
+    product_of,
+)
 from tests.targets.nvidia.hazards import simulate
-from tests.targets.nvidia.in_flight import loop_of_products, read_before_the_end, written_in_flight
 from tests.targets.nvidia.protocol import explore, record
-from tests.targets.nvidia.test_on_device import product_of_doubles
-from tests.targets.nvidia.test_ptx import needs_nvdisasm, needs_ptxas
+from tests.targets.nvidia.test_ptx import needs_ptxas
 from tests.targets.nvidia.test_roles import ordered
 from workbench.ir import (
     Builder,
@@ -38,60 +45,11 @@ from workbench.ir import (
     walk,
 )
 from workbench.ops import ConvertLayout, Dot, Elementwise, For, Load, Splat
-from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.fragments import is_turned
 from workbench.targets.nvidia.moves import moves_in
 from workbench.targets.nvidia.ops import AsyncCopy, TensorCopy, WarpgroupDot
 from workbench.targets.simt.kernel import lower
 from workbench.targets.simt.ops import SharedLoad, roles_of
-from workbench.targets.simt.parts import chain_of
-from workbench.targets.simt.shared import buffer_layout
-
-SM_90A = chip("sm_90a")
-K, N, GROUP = 320, 64, 128
-POINTERS = "*f16:16 *{}:16 *f16:16 *f16:16 i32 i32:16 i32:16 i32:16 i32=1 i32:16 i32:16"
-ORDER = r"wgmma\.(fence|wait_group\.sync\.aligned \d)"
-KERNELS = {"i8": quantised.product_with_8_bits, "i4": quantised.product_with_int4}
-
-
-def module_of(
-    kind: str, blocks: tuple[int, int, int], *, behind: bool = False, **options: Any
-) -> Module:
-    m, n, k = blocks
-    named = {"GROUP": GROUP, "BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "BEHIND": behind}
-    signature = POINTERS.format("i8")
-    return tile_ir(KERNELS[kind], signature, named, num_warps=4, **options)
-
-
-def arguments(kind: str, rows: int) -> Callable[[], list[Any]]:
-    """What makes a launch of one block: small integers, so that sums are exact."""
-
-    def make() -> list[Any]:
-        random = np.random.default_rng(7)
-        per_byte = 2 if kind == "i4" else 1
-        x = random.integers(-2, 3, (rows, K)).astype(np.float16)
-        limit = 128 if kind == "i4" else 4
-        w = random.integers(-limit, limit, (N, K // per_byte)).astype(np.int8)
-        scale = (2.0 ** random.integers(-1, 2, (3, N))).astype(np.float16)
-        c = np.zeros((rows, N), np.float16)
-        return [x.ravel(), w.ravel(), scale.ravel(), c.ravel(), rows, N, K, K, K // per_byte, N]
-
-    return make
-
-
-def computed_first(kind: str, blocks: tuple[int, int, int], **options: Any) -> Module:
-    module = module_of(kind, blocks, num_stages=3)
-    return replace(module, attributes={**module.attributes, "computed_first": True, **options})
-
-
-def product_of(module: Module) -> WarpgroupDot:
-    (product,) = (op for op in module.walk() if isinstance(op, WarpgroupDot))
-    return product
-
-
-def in_gpu_ir(module: Module) -> Module:
-    final = [module, *(after for _, after in tile_steps(module))][-1]
-    return [after for _, after in gpu_steps(final, SM_90A)][-1]
 
 
 @pytest.mark.parametrize("kind", KERNELS)
@@ -294,160 +252,6 @@ def test_rounds_too_large_for_a_slot_more_are_brought_a_round_later(stages: int)
     assert copies == {-1}
 
 
-@pytest.mark.parametrize(("word", "named"), [("u8", "e2m1"), ("f8e4m3", "e4m3")])
-def test_small_floats_are_decoded_in_the_layout_of_fragments(word: str, named: str):
-    """However many ops that takes: what is converted, if anything, are the scales."""
-    signature = f"*f16:16 *{word}:16 *u8:16 *f16:16 i32 i32:16 i32:16 i32:16 i32:16 i32:16 i32:16"
-    blocks = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64, "X_FORMAT": "fp16", "W_FORMAT": named}
-    module = tile_ir(quantised.product_with_microscales, signature, blocks, num_warps=4)
-    module = replace(module, attributes={**module.attributes, "computed_first": True})
-    last = in_gpu_ir(module)
-    product = product_of(last)
-    assert (product.is_turned, product.parts) == (True, 2)
-    (loop,) = (op for op in last.walk() if isinstance(op, For) and product in op.body.ops)
-    assert chain_of(loop.body, product, product.b, SM_90A, 4)
-    sizes = [shape_of(op.result.type) for op in loop.body.ops if isinstance(op, ConvertLayout)]
-    assert (64, 64) not in sizes
-
-
-@needs_ptxas
-@needs_nvdisasm
-@pytest.mark.parametrize(("rows", "permutes"), [(16, 32), (8, 16)])
-def test_two_4_bit_floats_take_four_integer_instructions(rows: int, permutes: int):
-    """Two shifts and two masks, or a shift and a permute; scales come by copies, as the rest."""
-    blocks = {"BLOCK_M": rows, "BLOCK_N": 64 if rows == 16 else 128, "BLOCK_K": 128}
-    given = {"X_FORMAT": "fp16", "W_FORMAT": "e2m1", "EVEN_K": True}
-    signature = "*f16:16 *u8:16 *u8:16 *f16:16" + " i32:16" * 7
-    compiled = workbench.compile(
-        quantised.product_with_microscales, signature, {**blocks, **given}, num_warps=4,
-        num_stages=3,
-    )  # fmt: skip
-    names = [row.name.split(".")[0] for row in loop_of_products(compiled.asm["sass"], "HMMA")]
-    pairs = blocks["BLOCK_N"] * 128 // 128 // 2
-    few = 8
-    assert names.count("LOP3") <= 2 * pairs + few
-    assert names.count("PRMT") <= permutes + few
-    assert names.count("HMUL2") == 2 * pairs
-    assert names.count("BAR") == 1
-    assert not {"LDG", "STS", "FMUL", "F2F"} & {*names}
-
-
-@needs_ptxas
-@needs_nvdisasm
-@pytest.mark.parametrize("kind", ["i8", "e2m1"])
-def test_no_register_in_flight_is_written_in_the_machine_code(kind: str):
-    """Nor are products serialized: ptxas keeps the registers of a part that goes on."""
-    blocks = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64}
-    if kind == "i8":
-        kernel, given = quantised.product_with_8_bits, {"GROUP": GROUP}
-        signature = POINTERS.format("i8").replace("i32 i32:16", "i32:16 i32:16", 1)
-    else:
-        kernel, given = quantised.product_with_microscales, {"X_FORMAT": "fp16", "W_FORMAT": kind}
-        signature = "*f16:16 *u8:16 *u8:16 *f16:16" + " i32:16" * 7
-    compiled = workbench.compile(
-        kernel, signature, {**blocks, **given}, num_warps=8, num_stages=4, computed_first=True
-    )
-    sass = compiled.asm["sass"]
-    loop = loop_of_products(sass)
-    assert [row.operands.strip() for row in loop if ".DEPBAR.LE" in row.name] == ["gsb0, 0x1"] * 2
-    assert not list(written_in_flight(loop))
-    # With one wait less the same registers are written too early.
-    late = loop_of_products(sass.replace("gsb0, 0x1 ;", "gsb0, 0x2 ;"))
-    assert list(written_in_flight(late))
-
-
-@needs_ptxas
-@needs_nvdisasm
-@pytest.mark.parametrize("type", [tl.float16, tl.bfloat16])
-def test_sums_are_not_rounded_in_front_of_the_wait(type: Any):
-    """Rounded one by one, ptxas packs them there: the last part of the last round was missing."""
-    word = {tl.float16: "f16", tl.bfloat16: "bf16"}[type]
-    signature = f"*{word}:16 *{word}:16 *{word}:16 i32:8 i32 i32:16 i32:16 i32:16 i32:16"
-    blocks = {"BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 64, "TYPE": type}
-    compiled = workbench.compile(
-        product_of_doubles, signature, blocks, num_warps=4, num_stages=3, target="sm_90a"
-    )
-    assert "in_flight = 1, parts = 2" in compiled.asm["gpu"]
-    assert f"cvt.rn.{word}.f32" not in compiled.asm["ptx"]
-    assert not list(read_before_the_end(compiled.asm["sass"]))
-
-
-@needs_ptxas
-@needs_nvdisasm
-@pytest.mark.parametrize(("kind", "most"), [("i4", 2.0), ("i8", 1.5)])
-def test_two_numbers_take_two_integer_instructions(kind: str, most: float):
-    """A permute for two, a mask for two (int4) or four; constants stay in registers."""
-    blocks = {"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 128, "GROUP": GROUP}
-    signature = POINTERS.format("i8")
-    compiled = workbench.compile(
-        KERNELS[kind], signature, blocks, num_warps=4, num_stages=3, copy_narrow=True
-    )
-    rows = loop_of_products(compiled.asm["sass"], "HMMA")
-    names = [row.name.split(".")[0] for row in rows]
-    pairs = 64 * 128 // 128 // 2
-    few = 8
-    assert pairs <= names.count("PRMT") <= pairs + few
-    assert names.count("PRMT") + names.count("LOP3") <= most * pairs + few
-    assert names.count("HFMA2") + names.count("HADD2") == names.count("HMUL2") == pairs
-    assert sum("MOV" in row.name for row in rows) <= few
-    assert "LDG" not in names
-
-
-@pytest.mark.parametrize(
-    ("blocks", "apart"), [((8, 128, 128), 4), ((16, 112, 128), 4), ((16, 64, 128), 1)]
-)
-def test_halves_lie_apart_where_that_saves_permutes(blocks: tuple[int, int, int], apart: int):
-    """Two fragments of weights for each of X: exchanging X's halves costs less than theirs."""
-    last = in_gpu_ir(module_of("i4", blocks, num_stages=3))
-    (dot,) = (op for op in last.walk() if isinstance(op, Dot))
-    for value, axis in ((dot.a, 1), (dot.b, 0)):
-        layout = layout_of(value.type)
-        assert layout is not None
-        assert layout.bases["register"][0][axis] == apart
-
-
-@pytest.mark.parametrize("blocks", [(16, 32, 32), (8, 128, 128)])
-def test_copies_go_where_memory_has_them_side_by_side(blocks: tuple[int, int, int]):
-    """A thread whose first two elements lie four apart has a run all the same: the ring's rows."""
-    last, tried = in_gpu_ir(module_of("i4", blocks, num_stages=3)), 0
-    for op in last.walk():
-        if isinstance(op, AsyncCopy):
-            layout, shared = layout_of(op.pointers.type), buffer_layout(op.buffer)
-            assert layout is not None
-            axes = range(layout.rank)
-            runs = [layout.side_by_side("register", axis) for axis in axes]
-            assert shared.bases["offset"][0][runs.index(max(runs))] == 1, (layout, shared)
-            tried += runs != [layout.consecutive("register", axis) for axis in axes]
-    assert tried
-
-
-@needs_ptxas
-def test_fields_that_lie_apart_take_a_mask_for_two():
-    """And a shift for each second one; the rest of the permutes is of X."""
-    blocks = {"BLOCK_M": 8, "BLOCK_N": 128, "BLOCK_K": 128, "GROUP": GROUP}
-    text = workbench.compile(
-        KERNELS["i4"], POINTERS.format("i8"), blocks, target="sm_90a", num_warps=4
-    ).asm["ptx"]
-    pairs, of_x = 128 * 128 // 128 // 2, 8 * 128 // 64
-    assert pairs <= len(re.findall(r"xor\.b32|lop3\.b32", text)) <= pairs + 24
-    assert len(re.findall(r"prmt\.b32", text)) <= of_x + 4
-
-
-def test_numbers_are_made_in_front_of_the_instruction_that_takes_them():
-    """Not all of a round's before the first: an instruction is started every few scalings."""
-    blocks = {"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 128, "GROUP": GROUP}
-    compiled = workbench.compile(
-        KERNELS["i4"], POINTERS.format("i8"), blocks, target="sm_90a", num_warps=4
-    )
-    rows = re.findall(r"mma\.sync|mul\.f16 ", compiled.asm["ptx"])
-    products = [place for place, row in enumerate(rows) if row == "mma.sync"]
-    scalings = [place for place, row in enumerate(rows) if row != "mma.sync"]
-    assert len(scalings) == 64
-    assert len(products) == 16
-    assert products[0] == 8  # numbers of a fragment
-    assert all(b - a in (1, 9) for a, b in pairwise(products))
-
-
 def test_copies_ask_their_mask_alone_where_it_ends_with_the_loop():
     """`k < K` says that a round is reached, `k / 2 < K / 2` too."""
     for kind in KERNELS:
@@ -610,147 +414,3 @@ def test_a_choice_by_a_scalar_is_of_memory_too():
         kernel, "*f16:16 *i8:16 *f32:16 i32 i32", {"K": 32}, target="sm_90a", cached=False
     )
     assert "mma.sync" in compiled.asm["ptx"]
-
-
-# -- words that all their rows load ----------------------------------------------------------------
-WORDS = (
-    "*f16:16 *i32:16 *f16:16 *i32:16 *f16:16 i32 i32:16 i32:16 i32:16 i32:16 i32=1 i32:16",
-    quantised.product_with_words,
-)
-
-
-def module_of_words(blocks: tuple[int, int, int], **options: Any) -> Module:
-    m, n, k = blocks
-    named = {"GROUP": 64, "BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k}
-    signature, kernel = WORDS
-    return tile_ir(kernel, signature, named, num_warps=4, num_stages=3, **options)
-
-
-def arguments_of_words(rows: int) -> Callable[[], list[Any]]:
-    def make() -> list[Any]:
-        random = np.random.default_rng(7)
-        x = random.integers(-2, 3, (rows, K)).astype(np.float16)
-        w, zeros = (
-            random.integers(-(1 << 31), 1 << 31, shape).astype(np.int32)
-            for shape in ((K // 8, N), (K // 64, N // 8))
-        )
-        scale = (2.0 ** random.integers(-1, 2, (K // 64, N))).astype(np.float16)
-        c = np.zeros((rows, N), np.float16)
-        arrays = [array.ravel() for array in (x, w, scale, zeros, c)]
-        return [*arrays, rows, N, K, K, N, N]
-
-    return make
-
-
-@pytest.mark.parametrize("blocks", [(16, 32, 64), (16, 64, 64), (64, 64, 64), (64, 64, 32)])
-def test_products_of_words_mean_the_same(blocks: tuple[int, int, int]):
-    module, make = module_of_words(blocks), arguments_of_words(blocks[0])
-    last = in_gpu_ir(module)
-    assert meaning(last, (1,), make()) == meaning(module, (1,), make())
-    placed, offsets, total = ordered(last)
-    simulate(placed, offsets, total, (1,), make(), SM_90A)
-
-
-@pytest.mark.parametrize("kind", KERNELS)
-def test_scales_of_parts_of_a_block_are_loaded_once(kind: str):
-    m, n, k = 16, 64, 128
-    named = {"GROUP": 32, "BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k}
-    module = tile_ir(KERNELS[kind], POINTERS.format("i8"), named, num_warps=4, num_stages=3)
-    last = in_gpu_ir(module)
-    halves = [op for op in last.walk() if isinstance(op, Load | AsyncCopy)]
-    # K is known to be a multiple of 16: so far what lies beyond it is the same.
-    assert (k // 16, n) in {shape_of(op.pointers.type) for op in halves}
-
-    def make() -> list[Any]:
-        given = arguments(kind, m)()
-        random = np.random.default_rng(3)
-        given[2] = (2.0 ** random.integers(-1, 2, (K // 32, N))).astype(np.float16).ravel()
-        return given
-
-    assert meaning(last, (1,), make()) == meaning(module, (1,), make())
-
-
-def test_words_are_copied_once_and_read_as_they_lie():
-    """A lane has whole words, whose numbers four apart are in the halves of a register."""
-    last = in_gpu_ir(module_of_words((16, 128, 64)))
-    (loop,) = (op for op in last.walk() if isinstance(op, For))
-    words = [op for op in last.walk() if isinstance(op, AsyncCopy)]
-    assert (8, 128) in {shape_of(op.pointers.type) for op in words}
-    converted = [op for op in loop.body.ops if isinstance(op, ConvertLayout)]
-    assert all(len(shape_of(op.result.type)) == 1 for op in converted)  # scales, zero points
-    (dot,) = (op for op in loop.body.ops if isinstance(op, Dot))
-    layout = layout_of(dot.b.type)
-    assert layout is not None
-    assert layout.bases["register"][0] == (4, 0)
-    assert {(1, 0), (2, 0), (4, 0)} <= set(layout.bases["register"])
-
-
-def words_of_e2m1(x_ptr, w_ptr, c_ptr, K, BLOCK_K: tl.constexpr):
-    """Eight 4-bit floats in an int32 along K, which an author takes apart."""
-    m, n, i = tl.arange(0, 16), tl.arange(0, 128), tl.arange(0, BLOCK_K)
-    acc = tl.zeros((16, 128), tl.float32)
-    for start in range(0, K, BLOCK_K):
-        k = start + i
-        x = tl.load(x_ptr + m[:, None] * K + k[None, :])
-        words = tl.load(w_ptr + (k // 8)[:, None] * 128 + n[None, :])
-        code = words >> (i % 8 * 4)[:, None]
-        bits = ((code & 7) << 9 | (code & 8) << 12).to(tl.uint16)
-        acc = tl.dot(x, bits.to(tl.float16, bitcast=True) * 2.0**14, acc)
-    tl.store(c_ptr + m[:, None] * 128 + n[None, :], acc)
-
-
-def test_floats_of_words_lie_as_numbers_of_words_do():
-    """Those four apart are in the halves of a register, and words are copied once."""
-    signature = "*f16:16 *i32:16 *f32:16 i32:16"
-    module = tile_ir(words_of_e2m1, signature, {"BLOCK_K": 64}, num_warps=4, num_stages=3)
-    last = in_gpu_ir(module)
-    (dot,) = (op for op in last.walk() if isinstance(op, Dot))
-    layout = layout_of(dot.b.type)
-    assert layout is not None
-    assert layout.bases["register"][0] == (4, 0)
-    copied = {shape_of(op.pointers.type) for op in last.walk() if isinstance(op, AsyncCopy)}
-    assert (8, 128) in copied
-
-    def make() -> list[Any]:
-        random = np.random.default_rng(7)
-        x = random.integers(-2, 3, (16, 128)).astype(np.float16)
-        w = random.integers(-(1 << 31), 1 << 31, (16, 128)).astype(np.int32)
-        return [x.ravel(), w.ravel(), np.zeros(16 * 128, np.float32), 128]
-
-    assert meaning(last, (1,), make()) == meaning(module, (1,), make())
-
-
-@needs_ptxas
-@needs_nvdisasm
-@pytest.mark.parametrize("blocks", [(16, 64, 64), (64, 64, 64)])
-def test_numbers_of_words_are_not_converted_one_by_one(blocks: tuple[int, int, int]):
-    """Zero points are: one of each column that a thread has, or of each row."""
-    m, n, k = blocks
-    signature, kernel = WORDS
-    named = {"GROUP": 64, "BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k}
-    compiled = workbench.compile(kernel, signature, named, num_warps=4, num_stages=3)
-    rows = loop_of_products(compiled.asm["sass"], "HMMA" if m == 16 else "HGMMA")
-    names = [row.name.split(".")[0] for row in rows]
-    assert names.count("I2F") <= 8
-
-
-@pytest.mark.parametrize("type", ["bf16", "fp16"])
-def test_each_part_of_a_scaled_operand_is_multiplied(type: str):
-    """Words of shared memory that were unpacked for one part are not those of the next."""
-
-    def kernel(x_ptr, w_ptr, s_ptr, out_ptr, count):
-        k, m, n = tl.arange(0, 64), tl.arange(0, 64), tl.arange(0, 128)
-        total = tl.zeros((64, 128), tl.float32)
-        for first in range(0, count, 64):
-            x = tl.load(x_ptr + m[:, None] * count + first + k).to(tl.float32)
-            x = (x * tl.load(s_ptr + first + k)).to(x_ptr.dtype.element_ty)
-            w = tl.load(w_ptr + (first + k[:, None]) * 128 + n)
-            total = tl.dot(x, w, total)
-        tl.store(out_ptr + m[:, None] * 128 + n, total)
-
-    signature = f"*{type}:16 *{type}:16 *f32:16 *f32:16 i32:16"
-    text = workbench.compile(kernel, signature, {}, target="sm_90a", cached=False).asm["ptx"]
-    taken = re.findall(r"\}, \{([^}]*)\}, B", text)  # words of registers that a product takes
-    words = [word for one in taken for word in one.split(", ")]
-    assert len(taken) == 4
-    assert len(words) == len(set(words)) == 16

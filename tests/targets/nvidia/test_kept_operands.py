@@ -13,14 +13,17 @@ from tests.passes.corpus import tile_ir
 from tests.passes.meaning import meaning
 from tests.passes.pipelines import gpu_steps, tile_steps
 from tests.targets.nvidia.hazards import simulate
+from tests.targets.nvidia.test_ptx import needs_ptxas
 from tests.targets.nvidia.test_roles import ordered
 from tests.targets.nvidia.test_start_products import arguments, module_of
 from tests.targets.nvidia.test_warpgroups import SM_90A, in_gpu_ir, products
 from workbench.ir import Module, Shared, walk
 from workbench.ops import ConvertLayout, For
-from workbench.passes.manager import Remarks
+from workbench.passes.manager import Recorder, Remarks
+from workbench.passes.pipeline import tile_passes
 from workbench.targets.nvidia.ops import FenceProducts, TensorCopy, WarpgroupDot
-from workbench.targets.nvidia.passes.stage_products import stage_products
+from workbench.targets.nvidia.passes.stage_products import BLOCKS_WANTED, stage_products
+from workbench.targets.nvidia.pipeline import build
 from workbench.targets.simt.ops import SharedStore
 from workbench.targets.simt.pressure import peak
 
@@ -68,6 +71,44 @@ def test_no_block_less_is_resident_unless_asked_for():
     """Heads of 64: four blocks have queries and gradients in shared memory, three in registers."""
     assert in_registers(dq_of(64)) == [False, False, True]
     assert in_registers(dq_of(64, keep_operands=True)) == [True, True, True]
+
+
+def dkv_of(head: int, **options: Any) -> Module:
+    """Return dK and dV of 64 keys by 64 queries, whose loop brings queries and gradients."""
+    sizes = {"HEAD": head, "GROUP": 1, "BLOCK_M": 64, "BLOCK_N": 64, "CAUSAL": False, "EVEN": True}
+    words = "*fp16:16 " * 6 + "*fp32:16 *fp32:16 fp32 " + "i32:16 " * 5
+    module = tile_ir(
+        attention_backward.key_value_gradients, words.strip(), sizes, num_warps=4, num_stages=2
+    )
+    return with_options(module, **options)
+
+
+def test_few_registers_less_for_a_block_more():
+    """Heads of 64: a thread takes 172 registers, three blocks leave it 168; of 128 it takes 224."""
+    found = in_gpu_ir(dkv_of(64))
+    assert found.attributes[BLOCKS_WANTED] == 3
+    assert not all(in_registers(found))
+    for options in ({"keep_operands": True}, {"keep_operands": False}, {"maxnreg": 255}):
+        assert BLOCKS_WANTED not in in_gpu_ir(dkv_of(64, **options)).attributes
+    assert BLOCKS_WANTED not in in_gpu_ir(dkv_of(128)).attributes
+
+
+def test_no_block_more_where_loops_begin_other_sums():
+    """dQ behind dK and dV: ptxas takes 219 registers, and spills 852 bytes with 168."""
+    sizes = {"HEAD": 64, "BLOCK_M1": 64, "BLOCK_N1": 64, "BLOCK_M2": 64, "BLOCK_N2": 64,
+             "CAUSAL": True, "EVEN": True}  # fmt: skip
+    words = "*fp16:16 " * 7 + "*fp32:16 *fp32:16 fp32 i32:16 i32:16 i32:16"
+    module = tile_ir(attention_backward.fused_gradients, words, sizes, num_warps=4, num_stages=2)
+    assert BLOCKS_WANTED not in in_gpu_ir(with_options(module)).attributes
+
+
+@needs_ptxas
+def test_the_assembler_is_told_of_a_block_more():
+    built = build(tile_passes(dkv_of(64), Recorder()), "sm_90a", Recorder())
+    assert ".minnctapersm 3" in built.texts["ptx"]().text
+    found = built.assemble().resources
+    assert (found.registers or 0) <= 168
+    assert found.spill_store_bytes == 0
 
 
 def test_what_stays_leaves_its_bytes_to_the_ring():

@@ -16,9 +16,9 @@ from tests.passes.meaning import meaning
 from tests.passes.pipelines import gpu_steps, tile_steps
 from tests.targets.nvidia.hazards import RaceError, simulate
 from tests.targets.nvidia.protocol import explore, record
-from tests.targets.nvidia.test_dequantised import ordered
 from tests.targets.nvidia.test_odd_extents import staged, staged_arguments
 from tests.targets.nvidia.test_ptx import needs_nvdisasm, needs_ptxas
+from tests.targets.nvidia.test_roles import ordered
 from tests.targets.nvidia.test_warpgroups import SM_90A, compiled, integer_product
 from workbench.ir import DROP, Builder, Module, Op, Shared, Tile, layout_of, rebuild, shape_of
 from workbench.layouts import (

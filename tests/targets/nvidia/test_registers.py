@@ -183,6 +183,18 @@ def test_a_little_that_is_lacking_is_not_paid_with_all_registers(
     assert spills.spilled(found.result) == 0
 
 
+@pytest.mark.parametrize("spilled", [0, 16])
+def test_a_block_more_is_not_paid_with_spills(monkeypatch: pytest.MonkeyPatch, spilled: int):
+    def assemble(ptx: str, chip: str) -> Assembled:
+        return result(168, spilled) if ".minnctapersm" in ptx else result(200, 0)
+
+    monkeypatch.setattr(spills, "assemble", assemble)
+    text = ".entry k()\n.reqntid 128\n.minnctapersm 3\n{ }"
+    found = spills.fitted(text, chip("sm_90a"), 4)
+    assert found.result == (result(200, 0) if spilled else result(168, 0))
+    assert (".minnctapersm" in found.ptx) == (not spilled)
+
+
 @needs_ptxas
 def test_a_limit_that_the_author_states_holds():
     product = next(c for c in SLOW if c.name == "matmul 128x128x32 w4 s4 wide")

@@ -188,7 +188,7 @@ def test_all_of_a_tile_has_room_beside_rings_or_stays_as_it_is():
 @pytest.mark.parametrize("asked_for", [False, True])
 def test_boxes_with_rows_of_32_bytes_are_stored_for_who_asks(asked_for: bool):
     words = "*fp16:16 *fp16:16 *fp16:16 i32 i32:16 i32:16 i32:16 *fp32:16"
-    sizes = {"HOW": "", "TYPE": tl.float16, "BLOCK_M": M, "BLOCK_N": 48, "BLOCK_K": K}
+    sizes = {"HOW": "", "TYPE": tl.float16, "BLOCK_M": M, "BLOCK_N": 16, "BLOCK_K": K}
     module = tile_ir(product, words, sizes, num_warps=4, num_stages=3)
     options = {"warp_specialize": True, "persistent": True}
     options |= {"tma_stores": True} if asked_for else {}
@@ -196,7 +196,24 @@ def test_boxes_with_rows_of_32_bytes_are_stored_for_who_asks(asked_for: bool):
     before, after, said = before_and_after(module)
     assert len(stores(after)) == asked_for
     assert any("tma_stores takes 32" in text for text in said) == (not asked_for), said
-    compared(before, after, (64, 48, 32), (100, 40, 16))
+    for m, n, k in ((64, 16, 32), (100, 8, 16)):
+        wanted = meaning(before, (-(-m // M), 1), arguments(m, n, k, 96))
+        assert meaning(after, (-(-m // M), 1), arguments(m, n, k, 96)) == wanted
+
+
+def test_the_last_box_of_a_row_may_be_narrower():
+    words = "*fp16:16 *fp16:16 *fp16:16 i32 i32:16 i32:16 i32:16 *fp32:16"
+    sizes = {"HOW": "", "TYPE": tl.float16, "BLOCK_M": M, "BLOCK_N": 80, "BLOCK_K": K}
+    module = tile_ir(product, words, sizes, num_warps=4, num_stages=3)
+    options = {"warp_specialize": True, "persistent": True}
+    module = replace(module, attributes={**module.attributes, **options})
+    before, after, said = before_and_after(module)
+    (store,) = stores(after)
+    found = stored_boxes(store)
+    assert (found.box, found.narrower) == ((16, 64), (16, 16)), said
+    for m, n, k in ((64, 80, 32), (100, 72, 16)):
+        wanted = meaning(before, (-(-m // M), 1), arguments(m, n, k, 96))
+        assert meaning(after, (-(-m // M), 1), arguments(m, n, k, 96)) == wanted
 
 
 @pytest.mark.parametrize("asked_for", [False, True])

@@ -15,9 +15,9 @@ import workbench.language as tl
 from tests.passes.corpus import numbers, tile_ir
 from tests.passes.meaning import meaning
 from tests.targets.nvidia.hazards import RaceError, simulate
-from tests.targets.nvidia.test_dequantised import ordered
 from tests.targets.nvidia.test_odd_extents import staged, staged_arguments
 from tests.targets.nvidia.test_ptx import needs_nvdisasm, needs_ptxas
+from tests.targets.nvidia.test_roles import ordered
 from tests.targets.nvidia.test_warpgroups import (
     SM_90A,
     compiled,

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from workbench.language import arithmetic as maths
-from workbench.language.arithmetic import abs, binary, where
+from workbench.language import functions
+from workbench.language.arithmetic import binary, where
 from workbench.language.casts import bitcast_tensor, cast_tensor
 from workbench.language.dtypes import (
     dtype,
@@ -24,6 +25,7 @@ from workbench.language.dtypes import (
 )
 from workbench.language.extra import directed, special
 from workbench.language.floats import float_function, real_functions
+from workbench.language.functions import abs
 from workbench.language.shapes import common_shape, operand
 from workbench.language.table import LIBDEVICE, described
 from workbench.language.values import describe, made, tensor, to_tensor
@@ -166,19 +168,19 @@ def llround(arg0: Any) -> tensor:
 @_public
 def rcp_rn(arg0: Any) -> tensor:
     """Return 1 / x, correctly rounded."""
-    return maths.div_rn(1.0, _float(arg0, "rcp_rn"))
+    return functions.div_rn(1.0, _float(arg0, "rcp_rn"))
 
 
 @_public
 def rcbrt(arg0: Any) -> tensor:
     """Return 1 / cube root."""
-    return maths.div_rn(1.0, float_function("cbrt", arg0))
+    return functions.div_rn(1.0, float_function("cbrt", arg0))
 
 
 @_public
 def rhypot(arg0: Any, arg1: Any) -> tensor:
     """Return 1 / sqrt(x * x + y * y)."""
-    return maths.div_rn(1.0, real_functions("hypot", arg0, arg1))
+    return functions.div_rn(1.0, real_functions("hypot", arg0, arg1))
 
 
 @_public
@@ -395,7 +397,7 @@ def hiloint2double(arg0: Any, arg1: Any) -> tensor:
 @_public
 def rcp64h(arg0: Any) -> tensor:
     """Return 1 / x with its low 32 bits cleared."""
-    bits = bitcast_tensor(maths.div_rn(1.0, cast_tensor(to_tensor(arg0), float64)), int64)
+    bits = bitcast_tensor(functions.div_rn(1.0, cast_tensor(to_tensor(arg0), float64)), int64)
     return bitcast_tensor(binary("&", bits, -(2**32)), float64)
 
 

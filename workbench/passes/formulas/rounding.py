@@ -20,7 +20,7 @@ def rem(t: Terms, a: Value, b: Value) -> Value:
         left = t.fma(t.neg(times), divisor, left)
         left = t.select(t.test("lt", left, 0.0), t.add(left, divisor), left)
     left = t.select(t.apply("ge", left, divisor), t.sub(left, divisor), left)
-    infinite = t.test("eq", divisor, float("inf"))
+    infinite = t.apply("and", t.test("eq", divisor, float("inf")), t.apply("lt", t.abs(a), divisor))
     left = t.select(infinite, t.abs(a), left)
     return t.signed(left, a)
 

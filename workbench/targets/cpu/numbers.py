@@ -99,6 +99,8 @@ def _encode_small(a: Arithmetic, text: str, form: SmallFloat) -> str:
     unordered = a.compare("fcmp uno", "float", text, text)
     if form.signed:
         code = a.select(unordered, a.integer(form.nan, "i32"), code, "i32")
+        if not form.has_nan:
+            sign = a.select(unordered, a.integer(0, "i32"), sign, "i32")
         return a.cast("trunc", a.binary("or", "i32", code, sign), "i32", "i8")
     zero = a.compare("icmp eq", "i32", code, a.integer(0, "i32"))
     code = a.binary("or", "i32", code, a.select(zero, a.integer(0, "i32"), sign, "i32"))

@@ -18,6 +18,7 @@ from workbench.targets.nvidia import (  # noqa: F401 - importing a family regist
     scaling,
     tensors,
     tickets,
+    turns,
     vector_atomics,
     warpgroup_code,
     warpgroups,

@@ -99,6 +99,12 @@ class Instructions(Device):
         emit.declare(name, f"declare void @{name}(i32, i32) convergent nounwind")
         emit.do(f"call void @{name}(i32 {number}, i32 {warps * self.lanes})")
 
+    def tell_warps(self, emit: Emitter, number: int | str, warps: int) -> None:
+        """PTX ISA 9.0, barrier.cta.arrive.aligned with a number of threads."""
+        name = "llvm.nvvm.barrier.cta.arrive.aligned.count"
+        emit.declare(name, f"declare void @{name}(i32, i32) convergent nounwind")
+        emit.do(f"call void @{name}(i32 {number}, i32 {warps * self.lanes})")
+
     def store_matrices(
         self, emit: Emitter, address: str, words: Sequence[str], *, turned: bool
     ) -> None:
@@ -334,10 +340,12 @@ class Instructions(Device):
             word = emit.pure(f'call i32 asm "{text}", "=r,r,r,r"({operands})')
         return word
 
-    def rounded_pair(self, emit: Emitter, pair: Sequence[str], type: str) -> str | None:
+    @property
+    def rounds_pairs(self) -> bool:
+        return self.capability >= 80
+
+    def rounded_pair(self, emit: Emitter, pair: Sequence[str], type: str) -> str:
         """PTX ISA 9.0, cvt.rn.f16x2.f32 (sm_80); the second operand is the low half."""
-        if self.capability < 80:
-            return None
         text = f"cvt.rn.{'f16' if type == 'half' else 'bf16'}x2.f32 $0, $2, $1;"
         return emit.pure(f'call i32 asm "{text}", "=r,f,f"(float {pair[0]}, float {pair[1]})')
 

@@ -78,7 +78,8 @@ def store_moves(op: TensorStore, on: Setting) -> list[Move]:
         places = tuple(f2.apply(found.how.lane, lane) for lane in range(on.lanes))
         side = len(first.registers)
         move = Move("store", "shared", "", side, 4 * side, count, places)
-    return [replace(move, requests=move.requests * len(found.pieces))]
+    steps = sum(len(piece.steps(found.how)) for piece in found.pieces)
+    return [replace(move, requests=move.requests * steps // len(found.how.instructions))]
 
 
 def _matrices(plan: MatrixPlan, packing: Packing, vector: int) -> Move:

@@ -39,9 +39,10 @@ from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.raise_tma import asked, raise_tma
 from workbench.targets.nvidia.passes.roles import role_partition
 from workbench.targets.nvidia.passes.rounds_at_once import copy_rounds_at_once, read_in_place
-from workbench.targets.nvidia.passes.stage_products import stage_products
+from workbench.targets.nvidia.passes.stage_products import BLOCKS_WANTED, stage_products
 from workbench.targets.nvidia.passes.start_products import start_products
 from workbench.targets.nvidia.passes.still_read import still_read
+from workbench.targets.nvidia.passes.take_turns import take_turns
 from workbench.targets.nvidia.spills import (
     Fitted,
     check_shares,
@@ -162,6 +163,7 @@ def _gpu(state: State) -> State:
     state = _placed(state, module, way.beside_rings(module))
     ordered = partial(insert_barriers, offsets=dict(state.offsets), chip=state.unit)
     module = recorder.run("insert-barriers", ordered, module, "gpu")
+    module = recorder.run("take-turns", partial(take_turns, chip=state.unit), module, "gpu")
     for name, unset in (("most_rounds", None), ("cluster", 1), ("tickets", False)):
         asked_for = module.attributes.get(name)
         if asked_for not in (None, unset) and not is_persistent(module):
@@ -533,6 +535,8 @@ def llvm_module(low: Lowering, module: Module, unit: Chip) -> str:
     parameters = [*parameters_of(module), *map_parameters(module)]
     limit = module.attributes.get("maxnreg")
     more = f' "nvvm.maxnreg"="{limit}"' if limit else ""
+    wanted = module.attributes.get(BLOCKS_WANTED)
+    more += f' "nvvm.minctasm"="{wanted}"' if wanted else ""
     blocks = cluster_of(module)
     more += f' "nvvm.cluster_dim"="{blocks},1,1"' if blocks > 1 else ""
     return (

@@ -16,6 +16,9 @@ from workbench.targets.nvidia.toolchain import Assembled, assemble
 from workbench.targets.simt.ops import roles_of
 from workbench.trace import Rendered
 
+#: How many blocks are to be resident at least.
+_BLOCKS = re.compile(r"\.minnctapersm \d+\n?")
+
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
@@ -37,9 +40,12 @@ def fitted(ptx: str, chip: Chip, num_warps: int) -> Fitted:
     limit stated it does not, but uses what it may. So the first limit is the least that more blocks
     share and that holds what was spilled. A limit on the command line is ignored where the text has
     `.reqntid`. Nor does ptxas always see how many warps begin with, where some give registers to
-    others (C7508).
+    others (C7508). Where registers are spilled so that more blocks have some, it is not worth it.
     """
     best = Fitted(ptx, assemble(ptx, chip.name))
+    if spilled(best.result) and _BLOCKS.search(ptx):
+        ptx = _BLOCKS.sub("", ptx, count=1)
+        best = Fitted(ptx, assemble(ptx, chip.name))
     first, most = best.result, chip.most_registers(num_warps)
     shared_out = "setmaxnreg" in ptx
     all_used = first.registers >= most - 7 and not shared_out

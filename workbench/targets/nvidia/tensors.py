@@ -22,7 +22,8 @@ from workbench.targets.nvidia.ops import (
     Await,
     AwaitStores,
     Barriers,
-    ClusterBarrier,
+    ClusterArrive,
+    ClusterWait,
     Expect,
     HasPeers,
     MakeTensorMap,
@@ -47,7 +48,7 @@ _EACH = 2
 
 NVIDIA.layouts(MakeTensorMap, TensorLoad, TensorCopy, TensorStore, AwaitStores)(as_they_are)
 NVIDIA.layouts(Barriers, RenewBarriers, Expect, Arrive, Await)(as_they_are)
-NVIDIA.layouts(ClusterBarrier, HasPeers)(as_they_are)
+NVIDIA.layouts(ClusterArrive, ClusterWait, HasPeers)(as_they_are)
 NVIDIA.unsupported[TensorLoad] = "is left to copies into shared memory, or to loads by pointers"
 
 
@@ -289,19 +290,13 @@ def stored_boxes(op: TensorStore) -> BoxStores:
     source, rank = op.map.op, len(op.coordinates)
     assert isinstance(source, MakeTensorMap)
     found = box_stores_of(op.source, op.axes, rank)
-    if found is None or (found.swizzle, stored_piece(found, op.axes, rank)) != (
-        source.swizzle, source.copied,
-    ):  # fmt: skip
+    maps = [one for one in (source, source.narrower) if one is not None]
+    boxes = [] if found is None else [box for box in (found.box, found.narrower) if box is not None]
+    if found is None or [(one.swizzle, one.copied) for one in maps] != [
+        (found.swizzle, piece_of(box, op.axes, rank)) for box in boxes
+    ]:
         raise KernelTypeError(f"{op.name} of a {op.source.type} to {source.type}", op.span)
     return found
-
-
-def stored_piece(found: BoxStores, axes: Sequence[int], rank: int) -> tuple[int, ...]:
-    """Return the box of one copy of a warp by the axes of its map."""
-    piece = [1] * rank
-    for axis, extent in zip(axes, found.box, strict=True):
-        piece[axis] = extent
-    return tuple(piece)
 
 
 def _boxes_at_once(found: BoxStores, chip: Device, num_warps: int) -> int:
@@ -347,9 +342,7 @@ def lower_store(low: Lowering, op: TensorStore) -> None:
     """
     emit, found = low.emit, stored_boxes(op)
     room = _boxes_at_once(found, low.chip, low.num_warps)
-    # Where not all have room, half of them are on their way while others are written.
-    each = room if room == len(found.pieces) else max(1, room // 2)
-    groups = room // each
+    turns, groups = _turns(len(found.pieces), room)
     part = emit.mul("i32", _group(low, found.together), str(room * found.bytes))
     base = at(low, low.shared(low.offset(op)), part)
     addresses = Addresses(low, base, found.how.lane, found.how.warp)
@@ -359,15 +352,18 @@ def lower_store(low: Lowering, op: TensorStore) -> None:
         starts[axis] = emit.add("i32", starts[axis], moved)
     mask = str(found.together * low.lanes - 1)
     first = emit.pure(f"icmp eq i32 {emit.bitwise('and', 'i32', low.thread, mask)}, 0")
-    turns = -(-len(found.pieces) // each)
-    for turn, begin in enumerate(range(0, len(found.pieces), each)):
-        if turn >= groups or (op.kept and turns % groups == 0):
+    reuses = op.kept and groups and len(turns) % groups == 0
+    for number, turn in enumerate(turns):
+        waits = groups and (number >= groups or reuses)
+        if waits:
             _await_reads(low, groups - 1)
-        elif op.kept and not turn:  # those that the op has left going
+        elif op.kept and not number:  # those that the op has left going
             _await_reads(low, 0)
-        _meet_for_boxes(low, found.together)
-        pieces = found.pieces[begin : begin + each]
-        places = [turn % groups * each * found.bytes + n * found.bytes for n in range(len(pieces))]
+        if waits or not number:
+            _meet_for_boxes(low, found.together)
+        pieces = [found.pieces[n] for n in turn]
+        first_place = turn[0] if not groups else number % groups * (room // groups)
+        places = [(first_place + n) * found.bytes for n in range(len(pieces))]
         for piece, place in zip(pieces, places, strict=True):
             _store_box(low, op.source, found, piece, addresses, place)
         emit.do('call void asm sideeffect "fence.proxy.async.shared::cta;", "~{memory}"()')
@@ -380,6 +376,21 @@ def lower_store(low: Lowering, op: TensorStore) -> None:
         _await_reads(low, 0)
         if found.together > 1:  # what comes next may write what another warp's copies have read
             _meet_for_boxes(low, found.together)
+
+
+def _turns(pieces: int, room: int) -> tuple[list[range], int]:
+    """Return which boxes are stored, and then copied, at a time, and how many of those have room.
+
+    Where all have, 0: the first goes alone, since copying takes longer than storing does, and the
+    others are stored meanwhile. Else half of those that have room are on their way while others
+    are written.
+    """
+    if room == pieces:
+        return [part for part in (range(1), range(1, pieces)) if part], 0
+    each = max(1, room // 2)
+    return [
+        range(first, min(pieces, first + each)) for first in range(0, pieces, each)
+    ], room // each
 
 
 def _group(low: Lowering, together: int) -> str:
@@ -408,7 +419,11 @@ def _start_box(
     text = (
         f"cp.async.bulk.tensor.{len(where)}d.global.shared::cta.bulk_group [$1, {{{names}}}], [$0];"
     )
-    arguments = [f"i32 {held}", f"ptr {low.scalar(op.map)}"]
+    source = op.map.op
+    assert isinstance(source, MakeTensorMap)
+    of_box = source.rest if piece.narrow else op.map
+    assert of_box is not None
+    arguments = [f"i32 {held}", f"ptr {low.scalar(of_box)}"]
     arguments += [f"i32 {one}" for one in reversed(where)]
     _one_does(low, text, arguments, None, first)
 
@@ -417,12 +432,17 @@ def _store_box(
     low: Lowering, source: Value, found: BoxStores, piece: BoxPiece, addresses: Addresses,
     place: int,
 ) -> None:  # fmt: skip
-    """Store what a warp has of a box to shared memory, from `place` on."""
+    """Store what a warp has of a box to shared memory, from `place` on.
+
+    Beside the tile an instruction has anything: no copy reads it.
+    """
     type, each = low.pack_of(source)
-    for step in found.how.instructions:
+    for step in piece.steps(found.how):
+        wanted = [[piece.registers[first + n] for n in range(each)] for first in step.registers]
+        real = next(number for word in wanted for number in word if number is not None)
         held = [
-            [low.register(source, piece.registers[first + n]) for n in range(each)]
-            for first in step.registers
+            [low.register(source, real if number is None else number) for number in word]
+            for word in wanted
         ]
         address = addresses(place + step.offset)
         if isinstance(found.how, VectorPlan):
@@ -548,10 +568,18 @@ def lower_arrive(low: Lowering, op: Arrive) -> None:
     _one_does(low, text, [f"i32 {mapped}"], op.when, leader)
 
 
-@NVIDIA.lower(ClusterBarrier)
-def lower_cluster_barrier(low: Lowering, op: ClusterBarrier) -> None:
+@NVIDIA.lower(ClusterArrive)
+def lower_cluster_arrive(low: Lowering, op: ClusterArrive) -> None:
     """PTX ISA 9.0, barrier.cluster: no release, which would wait for earlier stores."""
-    text = "barrier.cluster.arrive.relaxed; barrier.cluster.wait;"
+    _all_do(low, "barrier.cluster.arrive.relaxed;")
+
+
+@NVIDIA.lower(ClusterWait)
+def lower_cluster_wait(low: Lowering, op: ClusterWait) -> None:
+    _all_do(low, "barrier.cluster.wait;")
+
+
+def _all_do(low: Lowering, text: str) -> None:
     low.emit.do(f'call void asm sideeffect "{text}", "~{{memory}}"() convergent')
 
 
@@ -621,7 +649,6 @@ __all__ = [
     "box_stores_of",
     "map_parameters",
     "piece_of",
-    "stored_piece",
     "tensor_maps",
     "tensor_plan",
 ]

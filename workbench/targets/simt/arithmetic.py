@@ -193,10 +193,6 @@ def _inputs(low: Lowering, op: Elementwise, register: int) -> list[str]:
 def float_rule(low: Lowering, op: Elementwise) -> Callable[[int], str]:
     """Return what writes a register of a function of floats."""
     element = element_scalar(op.inputs[0])
-    if element.bits == 8 and op.function not in ("eq", "ne"):
-        raise TargetError(
-            f"{op.name} on {element} values", op.span, hint="cast to tl.float16 or tl.float32 first"
-        )
     if op.row.compares:
         return lambda r: compare_floats(low.emit, op.function, element, *_inputs(low, op, r))
     rule = float_function(op.function, element, low)
@@ -422,7 +418,5 @@ def compare_floats(emit: Emitter, function: str, element: Scalar, a: str, b: str
     if type == "bfloat":
         a, b = (emit.pure(f"fpext bfloat {v} to float") for v in (a, b))
         type = "float"
-    if type == "i8":
-        raise TargetError(f"comparison of {element} values", hint="cast to tl.float16 first")
     name = f"u{function}" if function == "ne" else f"o{function}"
     return emit.pure(f"fcmp {name} {type} {a}, {b}")

@@ -49,11 +49,8 @@ def lower_cast(low: Lowering, op: Cast) -> None:
     def register(r: int) -> str:
         return cast(low, low.register(op.source, r), source, to, op)
 
-    if to.bits == 16 and to.is_float and source.is_float and source.bits == 32:
-        rounded = _rounded_in_pairs(low, op)
-        if rounded is not None:
-            low.set_registers(op.result, rounded)
-            return
+    if _rounds_in_pairs(low, op) and _round_in_pairs(low, op):
+        return
     if to.is_float and shape_of(op.result.type):
         live = set(low.live(op.result))
         count = low.layout(op.result).registers()
@@ -83,27 +80,38 @@ def _decoded_in_pairs(low: Lowering, op: Cast, source: Scalar) -> list[str] | No
     return found
 
 
-def _rounded_in_pairs(low: Lowering, op: Cast) -> list[str | None] | None:
-    """Return a tile of fp32 numbers in a type of 16 bits, if the chip rounds two at a time.
+def _rounds_in_pairs(low: Lowering, op: Op) -> bool:
+    """Say whether an op makes a tile of fp32 numbers one of 16 bits that are rounded two at a time.
 
     Of two instructions that round one each ptxas makes such a one, too, but puts it where it likes:
     in front of the wait for wgmma whose sums are rounded. Then these are wrong (of a product that
     was written in two parts), or every product waits for the one before (C7514).
     """
-    live = low.live(op.result)
-    if len(live) < 2 or _truncates(op, 32):
-        return None
-    type = llvm_type(op.to)
-    registers: list[str | None] = [None] * low.layout(op.result).registers()
-    for i in range(0, len(live), 2):
-        pair = (live[i : i + 2] * 2)[:2]
-        both = [low.register(op.source, r) for r in pair]
-        word = low.chip.rounded_pair(low.emit, both, type)
-        if word is None:
-            return None
+    if not isinstance(op, Cast) or op.to.bits != 16 or not op.to.is_float:
+        return False
+    return element_of(op.source.type) == F32 and low.chip.rounds_pairs and not _truncates(op, 32)
+
+
+def _round_in_pairs(low: Lowering, op: Cast) -> bool:
+    """Round a tile two numbers at a time; False if there is one alone."""
+    live, type = low.live(op.result), llvm_type(op.to)
+    if len(live) < 2:
+        return False
+    pairs = [(live[i : i + 2] * 2)[:2] for i in range(0, len(live), 2)]
+    words = [
+        low.chip.rounded_pair(low.emit, [low.register(op.source, r) for r in pair], type)
+        for pair in pairs
+    ]
+    count = low.layout(op.result).registers()
+    if live == tuple(range(count)) and not count % 2:
+        low.set_words(op.result, words)
+        return True
+    registers: list[str | None] = [None] * count
+    for pair, word in zip(pairs, words, strict=True):
         for r, number in zip(pair, low.packing.unpack(word, type), strict=True):
             registers[r] = number
-    return registers
+    low.set_registers(op.result, registers)
+    return True
 
 
 def _is_exact(op: Cast) -> bool:
@@ -397,6 +405,8 @@ def _small_float_bits(low: Lowering, pair: list[str], to: Scalar) -> str:
             code = emit.bitwise("or", "i32", code, sign)
             bytes_.append(emit.pure(f"select i1 {is_nan}, i32 {form.nan}, i32 {code}"))
             continue
+        if not form.has_nan:
+            sign = emit.pure(f"select i1 {is_nan}, i32 0, i32 {sign}")
         code = emit.pure(f"select i1 {is_nan}, i32 {form.nan}, i32 {code}")
         bytes_.append(emit.bitwise("or", "i32", code, sign))
     high = emit.shift("shl", "i32", bytes_[1], 8)

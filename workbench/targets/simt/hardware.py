@@ -215,6 +215,10 @@ class Hardware(ABC):
         """
         raise TargetError(f"{self.name} has no barriers of some of a block's warps")
 
+    def tell_warps(self, emit: Emitter, number: int | str, warps: int) -> None:
+        """Have those of so many warps that wait at barrier `number` know that these came by."""
+        raise TargetError(f"{self.name} has no barriers of some of a block's warps")
+
     def store_matrices(
         self, emit: Emitter, address: str, words: Sequence[str], *, turned: bool
     ) -> None:
@@ -401,12 +405,14 @@ class Hardware(ABC):
         """
         return None
 
-    def rounded_pair(self, emit: Emitter, pair: Sequence[str], type: str) -> str | None:
-        """Return two floats rounded to half or bfloat in a word, the first in its low half.
+    @property
+    def rounds_pairs(self) -> bool:
+        """Whether an instruction rounds two floats to half or bfloat (`rounded_pair`)."""
+        return False
 
-        None: there is no instruction that rounds two.
-        """
-        return None
+    def rounded_pair(self, emit: Emitter, pair: Sequence[str], type: str) -> str:
+        """Return two floats rounded to half or bfloat in a word, the first in its low half."""
+        raise TargetError(f"{self.name} rounds no two numbers at once")
 
     def half_away(self, emit: Emitter, value: str, type: str) -> str:
         """Return the integer nearest to an f32 or f64, halves away from zero, as a float."""

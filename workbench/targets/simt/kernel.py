@@ -8,6 +8,7 @@ from workbench.analysis.affine import tile_forms
 from workbench.ir import Module, Pointer, Value, element_of
 from workbench.passes.expand_functions import expand_functions
 from workbench.passes.manager import Remarks
+from workbench.passes.widen_small_floats import widen_small_floats
 from workbench.targets.simt.functions import has_function
 from workbench.targets.simt.length import refuse_long
 from workbench.targets.simt.lowering import Lowering, llvm_type
@@ -17,8 +18,11 @@ from workbench.targets.simt.rules import Device
 
 
 def expand(module: Module, remarks: Remarks) -> Module:
-    """Write out functions that have formulas, but for those that functions.py knows better."""
-    return expand_functions(module, remarks, has_function)
+    """Write out functions that have formulas, but for those that functions.py knows better.
+
+    Before that, what is computed on 8-bit floats goes to types that GPUs compute in.
+    """
+    return expand_functions(widen_small_floats(module, remarks), remarks, has_function)
 
 
 def lower(module: Module, chip: Device, offsets: dict[int, int]) -> Lowering:

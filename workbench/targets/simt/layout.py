@@ -52,6 +52,11 @@ def lower_convert(low: Lowering, op: ConvertLayout) -> None:
         sources = plan.sources
         low.set_lazy(op.result, lambda r: low.held(op.source, sources[r] or 0))
         return
+    if isinstance(plan, SharedPlan) and low.is_packed(op.source):
+        words = plan.of_words(low.pack_of(op.source)[1])
+        if words is not None:
+            _move_words(low, op, words)
+            return
     element = element_of(op.source.type)
     registers = [None if r is None else _raw(low, r, element) for r in low.registers(op.source)]
     type = memory_type(element)
@@ -64,6 +69,14 @@ def lower_convert(low: Lowering, op: ConvertLayout) -> None:
         low.set_pointers(op.result, final)
     else:
         low.set_registers(op.result, final)
+
+
+def _move_words(low: Lowering, op: ConvertLayout, plan: SharedPlan) -> None:
+    """Move a tile that is packed in words, of which none is taken apart."""
+    moved = _staged(low, plan, low.words(op.source), "i32", low.offset(op))
+    count = low.layout(op.result).registers() // low.pack_of(op.result)[1]
+    moved += [None] * (count - len(moved))
+    low.set_words(op.result, [word or "0" for word in moved])
 
 
 def _raw(low: Lowering, value: str, element: Scalar | Pointer) -> str:

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 from workbench.analysis.affine import Affine
 from workbench.ir import (
+    I1,
     I32,
     Block,
     Element,
@@ -335,6 +336,17 @@ class Lowering:
             self.packing.pack(registers[i : i + each], type) for i in range(0, len(registers), each)
         ]
 
+    def whole_words(self, value: Value, registers: Sequence[int]) -> list[str] | None:
+        """Return the words that some registers of a packed value fill, None if they fill none."""
+        if value not in self._packed:
+            return None
+        each, words = self.pack_of(value)[1], self._packed[value]
+        firsts = registers[::each]
+        filled = [first + i for first in firsts for i in range(each)]
+        if filled != list(registers) or any(first % each for first in firsts):
+            return None
+        return [words[first // each] for first in firsts]
+
     # -- programs -------------------------------------------------------------------------
     def program(self, axis: int) -> str:
         """Return the number of this program along an axis of the grid, i32."""
@@ -527,7 +539,7 @@ class Lowering:
         for place, op in enumerate(block.ops):
             if id(op) in late:
                 continue
-            if op.meets and _part_behind(block.ops, place):
+            if _waits(op) and _part_behind(block.ops, place):
                 self.meeting = Meeting((*self.meeting.ops, op))
                 continue
             if not (op.pure or op.side_by_side or op.per_program):
@@ -544,9 +556,10 @@ class Lowering:
         for value in op.results:
             if isinstance(value.type, Scalar):
                 self.register(value, 0)
-        self.ahead = [
-            v for v in (*self.ahead, *op.results) if v not in op.operands and v.type == I32
-        ]
+        takes = any(value in op.operands for value in self.ahead)
+        kinds = (I32, I1) if takes else (I32,)  # what a number decides stands for it
+        self.ahead = [value for value in self.ahead if value not in op.operands]
+        self.ahead += [value for value in op.results if value.type in kinds]
 
     def meet(self) -> None:
         """Have the warps of a role meet all others, if they are to: `meeting`."""
@@ -554,7 +567,7 @@ class Lowering:
         if not found.ops:
             return
         role, self.role = self.role, None
-        when, words = found.when, [self.scalar(value) for value in self.ahead]
+        when, words = found.when, [self._word(value) for value in self.ahead]
         self.ahead = []
         if words:
             mixed = words[0]
@@ -572,6 +585,11 @@ class Lowering:
             self.emit.jump(go)
             self.emit.label(go)
         self.role = role
+
+    def _word(self, value: Value) -> str:
+        """Return a number, or whether something holds, as i32."""
+        held = self.scalar(value)
+        return held if value.type == I32 else self.emit.zext(held, "i1", "i32")
 
     def comes_in_parts(self, op: Op) -> bool:
         """Say whether what an op takes in parts has been put off until it does."""
@@ -612,9 +630,15 @@ class Lowering:
 
 
 def _part_behind(ops: Sequence[Op], place: int) -> bool:
-    """Say whether warps part behind an op, and nothing but meetings lies between."""
-    rest = (op for op in ops[place:] if not op.meets)
+    """Say whether warps part behind an op, and nothing but what waits lies between."""
+    rest = (op for op in ops[place:] if not _waits(op))
     return next(rest, ops[place]).side_by_side
+
+
+def _waits(op: Op) -> bool:
+    """Say whether all an op does is wait for other threads, whatever it is given."""
+    waits = any(effect.is_wait for effect in op.own_effects())
+    return op.meets or (waits and not (op.operands or op.results))
 
 
 def element_scalar(value: Value) -> Scalar:

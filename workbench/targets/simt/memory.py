@@ -359,7 +359,9 @@ def _store_group(
         return
     bytes_ = element.itemsize * len(group)
     pieces, bits = _pieces(bytes_, element)
-    words = _pack_words(low, [low.register(op.value, r) for r in group], bits, element, type)
+    words = low.whole_words(op.value, group) if bits == 32 else None
+    if words is None:
+        words = _pack_words(low, [low.register(op.value, r) for r in group], bits, element, type)
     place = low.place(op.pointers, group[0])
     transfer = Transfer(place, pieces, bits, condition, op.cache, op.eviction)
     low.chip.store(low.emit, transfer, words)

@@ -420,6 +420,7 @@ class RuleTable(LoweringTable):
                 if cls in rules:
                     raise ValueError(f"{self.name} has two rules for {word} of {cls.__name__}")
                 rules[cls] = rule
+            _chosen.clear()
             return rule
 
         return register
@@ -528,14 +529,26 @@ class RuleTable(LoweringTable):
         return () if rule is None else rule(op, on)
 
     def _found(self, kind: str, op: Op) -> Any:
+        key = self, kind, type(op)
+        try:
+            return _chosen[key]
+        except KeyError:
+            rule = _chosen[key] = self._searched(kind, type(op))
+            return rule
+
+    def _searched(self, kind: str, cls: type[Op]) -> Any:
         table: RuleTable | None = self
         while table is not None:
             rules: dict[type[Op], Any] = table.__dict__[kind]
-            rule = rules.get(type(op))
+            rule = rules.get(cls)
             if rule is not None:
                 return rule
             table = table._above
         return None
+
+
+#: What tables were asked before, until one of them learns a rule more.
+_chosen: dict[tuple[RuleTable, str, type[Op]], Any] = {}
 
 
 def as_they_are(op: Op, on: Setting) -> Layouts:

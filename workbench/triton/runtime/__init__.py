@@ -7,7 +7,8 @@ from workbench.triton.runtime import autotuner, build, cache, errors, interprete
 from workbench.triton.runtime import driver as _devices
 from workbench.triton.runtime.cache import RedisRemoteCacheBackend, RemoteCacheBackend
 from workbench.triton.runtime.errors import InterpreterError, OutOfResources
-from workbench.tuning.autotune import Autotuner, Config, Heuristics, autotune, heuristics
+from workbench.tuning.autotune import Autotuner, Config, autotune
+from workbench.tuning.heuristics import Heuristics, heuristics
 
 #: The object, as in Triton, although a module has the same name.
 driver = _devices.driver

@@ -4,7 +4,8 @@ from workbench.runtime.interface import KernelInterface
 from workbench.runtime.jit import JITFunction
 from workbench.triton.runtime.driver import driver
 from workbench.triton.runtime.errors import AutotunerError, OutOfResources, PTXASError
-from workbench.tuning.autotune import Autotuner, Config, Heuristics, autotune, heuristics
+from workbench.tuning.autotune import Autotuner, Config, autotune
+from workbench.tuning.heuristics import Heuristics, heuristics
 
 __all__ = [
     "Autotuner", "AutotunerError", "Config", "Heuristics", "JITFunction", "KernelInterface",

@@ -4,7 +4,7 @@ They are ops like all others: with inference, verification, interpretation and a
 """
 
 from workbench.targets.nvidia.ops.barriers import Arrive, Await, Barriers, Expect, RenewBarriers
-from workbench.targets.nvidia.ops.clusters import ClusterBarrier, HasPeers
+from workbench.targets.nvidia.ops.clusters import ClusterArrive, ClusterWait, HasPeers
 from workbench.targets.nvidia.ops.copies import AsyncCopy, CommitCopies, CopyRounds, WaitCopies
 from workbench.targets.nvidia.ops.extremes import Kept
 from workbench.targets.nvidia.ops.products import (
@@ -23,14 +23,17 @@ from workbench.targets.nvidia.ops.tensors import (
     TensorStore,
 )
 from workbench.targets.nvidia.ops.tickets import Draw, Drawn
+from workbench.targets.nvidia.ops.turns import AwaitTurn, PassTurn
 
 __all__ = [
     "Arrive",
     "AsyncCopy",
     "Await",
     "AwaitStores",
+    "AwaitTurn",
     "Barriers",
-    "ClusterBarrier",
+    "ClusterArrive",
+    "ClusterWait",
     "CommitCopies",
     "CopyRounds",
     "Draw",
@@ -40,6 +43,7 @@ __all__ = [
     "HasPeers",
     "Kept",
     "MakeTensorMap",
+    "PassTurn",
     "RenewBarriers",
     "Scale",
     "ScaleProducts",

@@ -17,17 +17,31 @@ from workbench.source import ShapeError
 
 #: What nothing that a block does to shared memory moves over.
 _MEETING: Effects = (Effect("shared", order="relaxed", scope="cta"),)
+#: What nothing behind moves in front of.
+_WAITING: Effects = (Effect("shared", order="acquire", scope="cta"),)
 #: As many blocks as a cluster may have on every chip that has clusters.
 MOST_BLOCKS = 8
 
 
-class ClusterBarrier(Op, mnemonic="gpu.cluster_barrier", effects=_MEETING, exact=True):
-    """All threads of a cluster's blocks wait for each other.
+class ClusterArrive(Op, mnemonic="gpu.cluster_arrive", effects=_MEETING, exact=True):
+    """The threads of a block have begun: those of its cluster's others may use its shared memory.
 
-    None uses another's shared memory before all have begun. Barriers that have begun are seen by
-    all; other memory is ordered by a block's own barriers.
+    Each thread says so once, and goes on; `gpu.cluster_wait` waits for all.
 
-        gpu.cluster_barrier
+        gpu.cluster_arrive
+    """
+
+    def interpret(self, frame: Frame) -> None:
+        return None
+
+
+class ClusterWait(Op, mnemonic="gpu.cluster_wait", effects=_WAITING, exact=True):
+    """Wait until all threads of a cluster's blocks have arrived.
+
+    None uses another's shared memory before. Barriers that have begun are seen by all; other memory
+    is ordered by a block's own barriers.
+
+        gpu.cluster_wait
     """
 
     def interpret(self, frame: Frame) -> None:

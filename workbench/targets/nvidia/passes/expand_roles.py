@@ -15,7 +15,8 @@ from workbench.ops import Yield, counted_loops
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.ops import (
     Barriers,
-    ClusterBarrier,
+    ClusterArrive,
+    ClusterWait,
     FenceProducts,
 )
 from workbench.targets.nvidia.passes.consumers import Consumers
@@ -69,11 +70,14 @@ def _begin(roles: Roles) -> None:
         roles.hold = builder.add(Barriers(1, arrivals=roles.warps), "hold")
         text = "copies after the first wait for what is loaded before the loop"
         roles.remarks.note(waited, text, "applied")
-    # Other buffers may have been where rings are, of which threads wrote elements.
+    # Other buffers may have been where rings are, of which threads wrote elements. Where none has,
+    # it keeps ptxas from putting what waits for arguments in front of the fetching of maps.
     builder.insert(FenceProducts())
+    if roles.blocks > 1:
+        builder.insert(ClusterArrive())
     builder.insert(BlockBarrier())
     if roles.blocks > 1:
-        builder.insert(ClusterBarrier())
+        builder.insert(ClusterWait())
 
 
 def _waited_for(roles: Roles) -> Op | None:

@@ -5,6 +5,10 @@ gradients where dQ is summed, keys and values where dK and dV are) would come fr
 each round. Of 64 rows by 64 columns an instruction reads as many bytes of the first operand as of
 the second, for as long as it multiplies: copies that fill rings wait for it, or it for them.
 
+A block more on a multiprocessor is worth more than that. Where a thread needs but few registers
+more than leave room for it, it gets that many, which ptxas does with (`blocks_wanted`): dK and dV
+of heads of 64 take 172 of a thread, three blocks leave it 168 (an H100: 0.86 of the time).
+
 Where warps part consumers decide (consumers.py), of what their producer brings.
 """
 
@@ -12,20 +16,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import pairwise
 
-from workbench.ir import Block, Module, Op, Value, walk
+from workbench.ir import Block, Module, Op, Tile, Value, walk
 from workbench.layouts import LinearLayout
 from workbench.ops import For
 from workbench.passes.manager import Remarks
-from workbench.targets.nvidia.chip import Chip, chip_of, residency
+from workbench.targets.nvidia.chip import MOST_REGISTERS, Chip, chip_of, residency
 from workbench.targets.simt.ops import all_warps
 from workbench.targets.simt.ops.roles import roles_of
 from workbench.targets.simt.passes.shared_memory import bytes_needed
 from workbench.targets.simt.pressure import peak
 from workbench.targets.simt.rules import Device, InRegisters, RuleTable, Stored
 
-#: Registers of a thread beside tiles of floats, about.
+#: Registers of a thread beside tiles of floats, about, and how many of these ptxas does without.
 _BESIDE_TILES = 32
+_SPARED = 8
 
 #: By the ids of the ops that read them.
 Kept = dict[int, InRegisters]
@@ -33,23 +39,28 @@ Kept = dict[int, InRegisters]
 
 def kept_operands(
     module: Module, remarks: Remarks, chip: Device, staged: Callable[[Kept], Module]
-) -> Kept:
+) -> tuple[Kept, int]:
     """Return which operands stay in registers; `staged` stores the others.
 
     Unasked those that leave room for as many blocks, with `keep_operands=True` all for which a
-    thread has registers.
+    thread has registers. Beside them: how many blocks are to be resident at least, 0 where the
+    registers of a thread decide.
     """
     asked: bool | None = module.attributes.get("keep_operands")
-    if asked is False or roles_of(module) is not None:
-        return {}
-    tiles = _staying(module, chip.rules)
     kept, unit = Kept(), chip_of(chip)
+    if asked is False or roles_of(module) is not None:
+        return kept, 0
+    tiles = _staying(module, chip.rules)
     if not tiles:
-        return kept
-    have = unit.most_registers(all_warps(module))
-    have = min(have, module.attributes.get("maxnreg") or have)
+        return kept, 0
+    limit: int | None = module.attributes.get("maxnreg")
+    have = min(unit.most_registers(all_warps(module)), limit or MOST_REGISTERS)
     resident = partial(_resident, unit=unit, have=have)
-    _, before = resident(staged(kept))
+    least, before = resident(staged(kept))
+    blocks = 0
+    if not asked and limit is None and _has_one_sum(module, chip.rules):
+        blocks = _blocks_for(staged(kept), unit, least)
+        before = max(before, blocks * all_warps(module))
     for readers in tiles:
         more = kept | {op.id: how for op, how in readers.items()}
         needed, after = resident(staged(more))
@@ -58,7 +69,38 @@ def kept_operands(
             continue
         why = "registers do not suffice" if needed > have else "fewer blocks would be resident"
         remarks.note(next(iter(readers)), f"read from shared memory in each round: {why}", "missed")
-    return kept
+    if blocks and not kept:
+        most = unit.most_registers(blocks * all_warps(module))
+        text = f"{most} registers of a thread leave room for {blocks} blocks on a multiprocessor"
+        remarks.note(None, text, "applied")
+    return kept, 0 if kept else blocks
+
+
+def _has_one_sum(module: Module, rules: RuleTable) -> bool:
+    """Say whether each loop of products goes on with the tiles that the one before it carries.
+
+    Where loops begin others, numbers of one are alive in the next, of which nobody knows how many
+    registers they take (of dQ beside dK and dV in one kernel 43).
+    """
+    loops = [
+        op for op in module.walk()
+        if op.repeats and any(rules.later_of(one) for region in op.regions for one in region.ops)
+    ]  # fmt: skip
+    return all(
+        value in before.results
+        for before, after in pairwise(loops)
+        for value in after.operands
+        if isinstance(value.type, Tile)
+    )
+
+
+def _blocks_for(module: Module, unit: Chip, needed: int) -> int:
+    """Return how many blocks would be resident if a thread got few registers less, 0: no more."""
+    warps = all_warps(module)
+    size = bytes_needed(module, unit)
+    now = residency(unit, warps, min(needed, unit.most_registers(warps)), size).warps
+    fewer = residency(unit, warps, needed - _SPARED, size).warps
+    return fewer // warps if fewer > now else 0
 
 
 def may_stay(loop: For, module: Module, rules: RuleTable) -> tuple[int, int]:

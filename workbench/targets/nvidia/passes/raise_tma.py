@@ -60,7 +60,7 @@ from workbench.targets.nvidia.ops import (
 from workbench.targets.nvidia.passes.feeders import Feeders
 from workbench.targets.nvidia.passes.roles import left_by_rings, will_stay
 from workbench.targets.nvidia.passes.tma_plans import PlannedLoad, PlannedStore, Plans
-from workbench.targets.nvidia.tensors import stored_piece
+from workbench.targets.nvidia.tensors import piece_of
 from workbench.targets.simt.rules import Device
 
 
@@ -237,13 +237,18 @@ class Raiser(Rebuilder):
             element, found = element_of(one.tile.type), one.plan
             assert isinstance(element, Scalar)
             type = TensorMap(found.box(shape_of(one.tile.type)), element)
-            piece = stored_piece(one.boxes, found.places, len(found.axes))
-            self.maps[place] = self._tensor_map(found, type, one.boxes.swizzle, piece)
+            pieces = [
+                piece_of(box, found.places, len(found.axes))
+                for box in (one.boxes.box, one.boxes.narrower)
+                if box is not None
+            ]
+            self.maps[place] = self._tensor_map(found, type, one.boxes.swizzle, *pieces)
         builder.span, builder.origins = before
 
     def _tensor_map(
-        self, found: Plan, type: TensorMap, swizzle: int = 0, piece: tuple[int, ...] = ()
-    ) -> Value:
+        self, found: Plan, type: TensorMap, swizzle: int = 0, piece: tuple[int, ...] = (),
+        narrower: tuple[int, ...] = (),
+    ) -> Value:  # fmt: skip
         base = self.plans.parameters[found.root]
         write = self._scalars(I64)
         if found.base.terms:
@@ -253,11 +258,18 @@ class Raiser(Rebuilder):
         windows = tuple(
             write.value(form) for w in found.windows for form in (w.first, w.count, w.step)
         )
-        made = MakeTensorMap(
-            base, extents, strides, windows, type=type, swizzle=swizzle,
-            piece=() if piece == type.box else piece,
-        )  # fmt: skip
-        return self.builder.add(made, "map")
+
+        def made(type: TensorMap, piece: tuple[int, ...], rest: Value | None) -> Value:
+            piece = () if piece == type.box else piece
+            op = MakeTensorMap(
+                base, extents, strides, windows, rest, type=type, swizzle=swizzle, piece=piece
+            )
+            return self.builder.add(op, "map")
+
+        rest = None
+        if narrower:
+            rest = made(replace(type, box=(*type.box[:-1], narrower[-1])), narrower, None)
+        return made(type, piece, rest)
 
     def _replacement(self, op: Op) -> Value | Drop | None:
         if op.id in self.fenced:

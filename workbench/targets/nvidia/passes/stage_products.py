@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,9 @@ from workbench.targets.nvidia.passes.kept_operands import kept_operands
 from workbench.targets.simt.ops import SharedAllocate, SharedStore
 from workbench.targets.simt.rules import Device, InRegisters, RuleTable, Setting, Stored
 
+#: Attribute of a kernel: of how many blocks a multiprocessor is to have the registers, at least.
+BLOCKS_WANTED = "blocks_wanted"
+
 
 def stage_products(module: Module, remarks: Remarks, chip: Device) -> Module:
     """Give every operand that an op reads out of a buffer, and that is a tile, a buffer.
@@ -26,8 +30,10 @@ def stage_products(module: Module, remarks: Remarks, chip: Device) -> Module:
 
     Needs: layouts. Keeps: every value.
     """
-    kept = kept_operands(module, remarks, chip, partial(_staged, module, chip.rules))
+    kept, blocks = kept_operands(module, remarks, chip, partial(_staged, module, chip.rules))
     module = _staged(module, chip.rules, kept)
+    if blocks:
+        module = replace(module, attributes={**module.attributes, BLOCKS_WANTED: blocks})
     on = Setting(module, chip)
     for op in module.walk():
         if (told := chip.rules.told_of(op, on)) is not None:

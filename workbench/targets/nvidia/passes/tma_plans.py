@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 
 from workbench.analysis.affine import Affine, tile_forms
 from workbench.analysis.demanded import Demanded
@@ -68,9 +67,8 @@ class PlannedStore:
         Of the tile, so that no box waits for another, where they would turn it there as well. Where
         they store what they have, of a box of each warp.
         """
-        if self.tile not in self.store.operands:
-            return prod(shape_of(self.tile.type)) * element_of(self.tile.type).itemsize
-        return module.attributes["num_warps"] // self.boxes.together * self.boxes.bytes
+        each = module.attributes["num_warps"] // self.boxes.together * self.boxes.bytes
+        return each if self.tile in self.store.operands else len(self.boxes.pieces) * each
 
 
 @dataclass(frozen=True, slots=True)
