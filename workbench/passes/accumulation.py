@@ -60,7 +60,9 @@ def accumulate_products(module: Module, remarks: Remarks) -> Module:
         dot = moved[product.id]
         start = second if first is product.result else first
         limit = dot.imprecise_limit
-        new = Dot(dot.a, dot.b, start, precision=dot.precision, imprecise_limit=limit)
+        new = Dot(
+            dot.a, dot.b, start, dot.factors, precision=dot.precision, imprecise_limit=limit
+        )  # fmt: skip
         return builder.add(new, op.result.hint)
 
     return rebuild(module, rewrite)
