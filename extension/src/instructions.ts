@@ -377,6 +377,7 @@ ir | gpu.cluster_arrive | | The threads of a block have begun: those of its clus
 ir | gpu.cluster_wait | | Wait until all threads of a cluster's blocks have arrived.
 ir | gpu.commit_copies | | Close a group of asynchronous copies.
 ir | gpu.convert_layout | | The same elements, held by other registers, lanes and warps.
+ir | gpu.copy_rounds | | Fill all slots of a buffer: slot t with what lies t elements behind the pointers.
 ir | gpu.draw | | Draw the number of a program that no block has taken, and store it in a slot of a buffer.
 ir | gpu.drawn | | Return the number that has been drawn for a slot of a buffer.
 ir | gpu.each_program | | Run the body for each program that this block takes, one after the other.

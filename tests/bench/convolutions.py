@@ -27,16 +27,15 @@ CONFIGS = (
         (256, 64, 64, 8, 4),
     ),
 )  # fmt: skip
-#: Those of images and weights whose channels lie first, which are read an element at a time.
+#: Those of images and weights whose channels lie first; images are read an element at a time.
 FIRST = (
     *configs(
-        (256, 128, 32, 8, 3), (256, 64, 32, 8, 3), (256, 64, 64, 8, 3), (128, 128, 32, 8, 3),
-        (128, 128, 64, 8, 3), (128, 64, 64, 4, 4),
+        (128, 128, 64, 8, 3), (256, 64, 64, 8, 3), (128, 256, 32, 8, 3), (256, 128, 32, 8, 3),
+        (128, 128, 32, 8, 3), (128, 128, 64, 16, 3),
     ),
     *with_options(
-        "through_registers", (256, 128, 32, 8, 3), (256, 128, 32, 8, 4), (256, 64, 32, 8, 3),
-        (256, 64, 64, 8, 3), (128, 128, 32, 8, 3), (128, 128, 64, 8, 3), (128, 64, 32, 4, 4),
-        (128, 64, 64, 4, 4),
+        "through_registers", (128, 128, 64, 8, 3), (128, 128, 64, 8, 2), (256, 128, 32, 8, 3),
+        (128, 256, 32, 8, 3),
     ),
 )  # fmt: skip
 #: Triton's.

@@ -217,6 +217,23 @@ def test_powers_at_the_ends(x, y):
             assert np.signbit(got) == np.signbit(want)
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "y", "bound"),
+    [(0.5, 10.0, 1.5, 1.0), (2.0**-75, 2.0**-63, 2.0, 1.0), (1.8e19, 1.9e19, 2.0, 1.0),
+     (1e-44, 1e-38, -0.7, 1.0), (0.999, 1.001, 80000.0, 1.0), (0.72, 1.4, 240.0, 4.5)],
+)  # fmt: skip
+def test_powers_in_f32_are_right_to_the_ulp(low, high, y, bound):
+    """Within 2, and within 6 where the logarithm of the result is large beside that of x."""
+    x = np.geomspace(low, high, 4096).astype(np.float32)
+    want = np.power(x.astype(np.longdouble), np.longdouble(np.float32(y)))
+    with np.errstate(all="ignore"):
+        got = _apply("pow", [x, np.full_like(x, y)], "float32")
+        rounded = want.astype(np.float32)
+        unit = np.spacing(np.maximum(rounded, np.float32(2.0**-126))).astype(np.longdouble)
+        off = np.where(got == rounded, 0.0, np.abs(got.astype(np.longdouble) - want) / unit)
+    assert off.max() <= bound
+
+
 def test_functions_at_the_ends():
     ends = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0], np.float64)
     names = "exp expm1 exp2 exp10 log log2 log10 log1p tanh sinh cosh asinh acosh atanh atan "

@@ -173,6 +173,34 @@ def test_codes_have_the_product_with_every_scale(case, target):
     assert torch.equal(torch.nan_to_num(out, 7e30), torch.nan_to_num(want, 7e30))
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("exact", [True, False])
+def test_sums_of_few_rows_have_every_scale(exact, target):
+    """No 16-bit format comes between: 2^-127 to 2^113, beside a sum of another run."""
+
+    def kernel(out, y_ptr, s_ptr, exact: tl.constexpr):
+        m, k, n = tl.arange(0, 16), tl.arange(0, 64), tl.arange(0, 256)
+        x = tl.where((k[None, :] == m[:, None]) | (k[None, :] == 40), 1.0, 0.0).to(tl.float16)
+        y = tl.load(y_ptr + n[:, None] * 32 + tl.arange(0, 32)[None, :])
+        s = tl.load(s_ptr + n[:, None] * 2 + tl.arange(0, 2)[None, :])
+        start = tl.zeros((16, 256), tl.float32)
+        r = tl.dot_scaled(x, None, "fp16", y.T, s, "e2m1", start, fast_math=not exact)
+        tl.store(out + m[:, None] * 256 + n[None, :], r)
+
+    y = torch.zeros((256, 64), dtype=torch.uint8)
+    y[:, :16] = torch.arange(16)
+    y[:, 40] = 2  # 1
+    scales = torch.stack([torch.arange(256), torch.full((256,), 127)], 1).to(torch.uint8)
+    out = torch.zeros((16, 256))
+    run_on(target, kernel, out=out, y_ptr=y[:, ::2] | y[:, 1::2] << 4, s_ptr=scales, exact=exact)
+    bits = np.maximum(np.arange(256, dtype=np.uint32) << 23, 1 << 22)
+    factors = torch.from_numpy(bits.view(np.float32).copy()).double()
+    numbers = torch.from_numpy(np.concatenate([E2M1, -E2M1]))
+    want = (numbers[:, None] * factors + 1).float()
+    assert torch.equal(out[:, :241], want[:, :241])
+    assert out[:, 255].isnan().all()
+
+
 #: What holds an operand of a format, and how many numbers one element of it holds.
 HOLDERS = {"e2m1": ("uint8", 2), "e4m3": ("float8e4nv", 1), "e5m2": ("float8e5", 1),
            "bf16": ("bfloat16", 1), "fp16": ("float16", 1)}  # fmt: skip

@@ -137,9 +137,25 @@ def test_which_are_known():
     assert dict(zip(FORMS, known, strict=True)) == FORMS
 
 
+@pytest.mark.parametrize(("who", "together"), [("registers", True), ("apart", False)])
+def test_upper_bytes_are_put_together_four_at_once(who: str, together: bool):
+    """Where a thread has whole words of them, and none two bytes apart, which take no permute."""
+    text = llvm_text(on_machine(kernel_of_words("float16", who), arguments_of_words("float16")),
+                     MACHINE)  # fmt: skip
+    assert (f", {0x0E0E0E0E}" in text) == together
+    assert (f", {0x80808080 - (1 << 32)}" in text) == together
+
+
 def test_the_halves_of_a_byte_lie_alike_once_one_is_shifted():
     """A shift for all four bytes of a word; then one shift and two masks for two numbers."""
-    made = kernel_of_pairs("float16")
-    text = llvm_text(on_machine(made, arguments(2 * len(PAIRS), "float16")), MACHINE)
-    assert f", {0x0E000E00}" in text
+    low, high = "(w << 6 & 0x01C0 | w << 12 & 0x8000)", "(w << 2 & 0x01C0 | w << 8 & 0x8000)"
+    made = from_text(f"""
+        def of_bfloats(out, x_ptr, y_ptr, B: tl.constexpr):
+            i = tl.arange(0, B)
+            w = tl.load(x_ptr + i).to(tl.uint16)
+            at = i[:, None] * 2 + tl.arange(0, 2)[None, :]
+            tl.store(out + at, tl.join({_float(low, "bfloat16")}, {_float(high, "bfloat16")}))
+    """)
+    text = llvm_text(on_machine(made, arguments(2, "bfloat16")), MACHINE)
+    assert f", {0x01C001C0}" in text
     assert f", {0x80008000 - (1 << 32)}" in text

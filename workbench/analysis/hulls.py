@@ -56,7 +56,7 @@ from workbench.ops import Cast, Elementwise, For, If, counted_loops, pointee_of
 #: Forms that name more atoms than this are not looked at.
 _MOST_ATOMS = 64
 #: Kinds of steps that only hulls have.
-_KINDS = frozenset(("below", "above", "trip", "trips"))
+KINDS = frozenset(("below", "above", "trip", "trips"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Asked:
 
 def asked_from_data(stored: Mapping[str, Any]) -> Asked:
     """Return what a launch is asked, in plain data; raises ValueError for data that is none."""
-    steps = steps_from_data(stored["steps"], _KINDS)
+    steps = steps_from_data(stored["steps"], KINDS)
     at_least_0 = tuple(stored["at_least_0"])
     if not all(type(i) is int and 0 <= i < len(steps) for i in at_least_0):
         raise ValueError(f"of {len(steps)} steps {list(at_least_0)} are asked for")
@@ -118,7 +118,7 @@ def asked_from_data(stored: Mapping[str, Any]) -> Asked:
 
 def from_data(stored: Mapping[str, Any]) -> Hulls:
     """Return the hulls in plain data; raises ValueError for data that is none."""
-    steps = steps_from_data(stored["steps"], _KINDS)
+    steps = steps_from_data(stored["steps"], KINDS)
     hulls = tuple(Hull(root, step, size) for root, step, size in stored["hulls"])
     positive = tuple(stored["positive"])
     known = range(len(steps))
@@ -359,7 +359,7 @@ def known_intervals(steps: Sequence[Step]) -> list[Interval]:
             lower, upper, by = inputs
             most = most_trips(lower, upper, by)
             found.append((0, max(0, most - (step.kind == "trip"))))
-        elif step.kind in _KINDS:
+        elif step.kind in KINDS:
             raise ValueError(f"{step.kind} is known at a launch only")
         else:
             found.append(known_interval(step, inputs))

@@ -10,7 +10,7 @@ def multiplied(module: Module) -> set[Value]:
     found: set[Value] = set()
     for op in reversed(list(module.walk())):  # users come first
         if (product := op.multiplies()) is not None:
-            found |= {product.a, product.b}
+            found |= {product.a, product.b, product.factors or product.b}
         elif op.by_elements and not found.isdisjoint(op.results):
             found.update(op.operands)
     return found

@@ -38,6 +38,8 @@ STICKY = {
 FREE_SHARED_BYTES = 48 * 1024
 #: What each block takes beside what it asks for (from compute capability 8.0 on).
 _BESIDE_SHARED_BYTES = 1024
+#: What a multiprocessor has of it at least (CUDA programming guide, compute capability 8 and 9).
+_LEAST_SHARED_BYTES = 8192
 
 _lost: dict[int, str] = {}
 
@@ -276,7 +278,8 @@ class Image:
 
     `name` and `target` are the kernel's and its chip, for messages; `shared_bytes` is the dynamic
     shared memory of a launch. Where blocks read again what the first cache holds, `cached_for` is
-    how many threads one has, else 0.
+    how many threads one has, else 0. Of what `is_cached` as little as there is becomes shared
+    memory, which leaves room for `few_blocks`.
     """
 
     code: bytes
@@ -286,6 +289,7 @@ class Image:
     name: str
     target: str
     cached_for: int = 0
+    is_cached: bool = False
 
 
 def load(image: Image, device: int) -> tuple[Any, Any]:
@@ -302,6 +306,8 @@ def load(image: Image, device: int) -> tuple[Any, Any]:
         _allow_shared(function, image, device)
         if image.cached_for:
             _leave_cache(function, image, device)
+        if image.is_cached:
+            _share(function, 0, image, device)
     return module, function
 
 
@@ -358,9 +364,24 @@ def _leave_cache(function: Any, image: Image, device: int) -> None:
     ask = api.cuOccupancyMaxActiveBlocksPerMultiprocessor
     blocks = int(checked(ask(function, image.cached_for, size), "occupancy", device))
     percent = shared_percent(blocks, size, properties(device).shared_bytes)
-    kinds = api.CUfunction_attribute
+    _share(function, percent, image, device)
+
+
+def _share(function: Any, percent: int, image: Image, device: int) -> None:
+    """Prefer a part of a multiprocessor's memory for what its blocks share."""
+    kinds = driver().CUfunction_attribute
     attribute = kinds.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
-    checked(api.cuFuncSetAttribute(function, attribute, percent), image.name, device)
+    checked(driver().cuFuncSetAttribute(function, attribute, percent), image.name, device)
+
+
+def few_blocks(shared_bytes: int) -> int:
+    """Return how many blocks there is room for where shared memory is as small as it gets."""
+    return _LEAST_SHARED_BYTES // (shared_bytes + _BESIDE_SHARED_BYTES)
+
+
+def memory_bytes(device: int) -> int:
+    """Return the bytes of a multiprocessor that its first cache and its blocks share, about."""
+    return properties(device).shared_bytes + _BESIDE_SHARED_BYTES
 
 
 def shared_percent(blocks: int, size: int, most: int) -> int:

@@ -33,11 +33,13 @@ class Options:
     before a loop waits behind all that fills the loop's ring, and no producer brings it where
     blocks stay; without `apart` no loop is written twice that could copy ahead only where arguments
     do not overlap; without `reorder_rounds` loops around a product keep the author's order where in
-    another one rounds in a row read the same sectors; without `fewer_stages` a ring whose copies
-    wait for a table has all stages asked for, though more blocks would share a multiprocessor with
-    fewer; without `computed_first` a product's second operand goes to shared memory where it is
-    computed of what memory holds, on chips that have products by four warps; without `loaded_first`
-    an operand that memory has as no such product reads it is turned by threads. With
+    another one rounds in a row read the same sectors; without `rounds_at_once` each round loads for
+    itself what those of short loops read from one run of memory; without `fewer_stages` a ring
+    whose copies wait for a table has all stages asked for, though more blocks would share a
+    multiprocessor with fewer; without `computed_first` a product's second operand goes to shared
+    memory where it is computed of what memory holds, on chips that have products by four warps;
+    without `loaded_first` an operand that memory has as no such product reads it is turned by
+    threads. With
     `skip_ones` warps ask each round whether factors that are mostly 1 are; with `swap_operands` a
     product of few rows goes by four warps as C.T = B.T @ A.T, whose few columns an instruction may
     have; with `rounds_together` copies whose rows are short, and go on in the next round, start
@@ -86,6 +88,7 @@ class Options:
     loads_first: bool = True
     apart: bool = True
     reorder_rounds: bool = True
+    rounds_at_once: bool = True
     fewer_stages: bool = True
     computed_first: bool = True
     loaded_first: bool = True

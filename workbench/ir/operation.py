@@ -152,11 +152,15 @@ class Broken(NamedTuple):
 
 
 class Product(NamedTuple):
-    """What an op reads whose only result is sums + a @ b, over their last two axes."""
+    """What an op reads whose only result is sums + a @ b, over their last two axes.
+
+    With factors parts of a @ b are multiplied by them first.
+    """
 
     a: Value
     b: Value
     sums: Value
+    factors: Value | None = None
 
 
 class Op(_Declared):

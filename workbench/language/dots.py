@@ -74,6 +74,17 @@ def dot(
     return reshape_tensor(product, shape)
 
 
+def dot_with_factors(a: tensor, b: tensor, acc: Any, factors: tensor) -> tensor:
+    """Return a @ b (+ acc) in fp32; runs along K are multiplied by factors [N, K / run]."""
+    shape = (*a.shape[:-1], b.shape[-1])
+    start = (
+        splat_constant(0, float32, shape)
+        if acc is None
+        else _accumulator(acc, float32, shape, float32)
+    )
+    return made(Dot(a.stored(), b.stored(), start.stored(), factors.stored()), float32)
+
+
 def _wanted(out_dtype: Any, acc: Any) -> dtype:
     if static(out_dtype, "out_dtype") is not None:
         return as_dtype(out_dtype)

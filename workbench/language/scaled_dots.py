@@ -9,6 +9,9 @@ format weigh the same, are the number times a power of two, subnormal ones inclu
 left is multiplied in that format; so are e4m3 and its scale in fp16. That has not all powers of
 two, so a scale is two factors there, of which the first rounds nothing but what the second makes
 zero.
+
+Of few rows the sums of a run of 4-bit floats are fewer than its numbers: scales multiply these, in
+fp32. No number is rounded then; scales up to 2^113 are exact, larger ones infinite or NaN.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from typing import Any
 
 from workbench.language.arithmetic import arithmetic, binary, minimum, where
 from workbench.language.casts import bitcast_tensor, cast_tensor
-from workbench.language.dots import dot
+from workbench.language.dots import dot, dot_with_factors
 from workbench.language.dtypes import (
     bfloat16,
     dtype,
@@ -45,6 +48,8 @@ from workbench.language.table import builtin
 from workbench.language.values import describe, origins, static, tensor, to_tensor
 from workbench.source import ConstexprError, KernelTypeError, ShapeError
 
+#: Up to so many rows the sums of runs along K are fewer than the numbers by a half.
+_FEW_ROWS = 16
 _FORMATS: dict[str, tuple[dtype, dtype]] = {
     "e4m3": (float8e4nv, uint8), "e5m2": (float8e5, uint8), "bf16": (bfloat16, uint16),
     "fp16": (float16, uint16),
@@ -82,14 +87,52 @@ def dot_scaled(
     along_k = _along_k(lhs_k_pack, formats[0], "lhs"), _along_k(rhs_k_pack, formats[1], "rhs")
     a = _decoded(to_tensor(lhs), formats[0], -1 if along_k[0] else -2, "lhs", to)
     b = _decoded(to_tensor(rhs), formats[1], -2 if along_k[1] else -1, "rhs", to)
+    current().remark(f"dot_scaled multiplies in {to}: no instruction takes scaled operands here")
+    if not _is_given(lhs_scale) and _scales_sums(a, b, rhs_scale, out_dtype):
+        return _with_scaled_sums(a, b, rhs_scale, acc)
     a = _scaled(a, lhs_scale, "lhs", exact_nan=exact_nan)
     if _is_given(rhs_scale):
         turned = replace(b, value=trans(b.value))
         scaled = _scaled(turned, rhs_scale, "rhs", exact_nan=exact_nan)
         b = replace(scaled, value=trans(scaled.value))
-    current().remark(f"dot_scaled multiplies in {to}: no instruction takes scaled operands here")
     first, second = (cast_tensor(_multiplied(one), to) for one in (a, b))
     return dot(first, second, acc, out_dtype=out_dtype)
+
+
+def _scales_sums(a: _Decoded, b: _Decoded, scale: Any, out_dtype: Any) -> bool:
+    """Say whether sums of runs along K are multiplied by scales, which are fewer than numbers.
+
+    Numbers that are what they are, not divided, take less: their scales are no sum of exponents.
+    """
+    rows, extent = a.value.shape[-2:]
+    return (
+        _is_given(scale)
+        and to_tensor(scale).dtype in (uint8, int8)
+        and len(b.value.shape) == 2
+        and rows <= _FEW_ROWS
+        and extent & (extent - 1) == 0
+        and b.value.dtype == float16
+        and b.divided > 0
+        and static(out_dtype, "out_dtype") == float32
+    )
+
+
+def _with_scaled_sums(a: _Decoded, b: _Decoded, scale: Any, acc: Any) -> tensor:
+    """Return the product of numbers as they are decoded; scales multiply sums in fp32."""
+    factors = to_tensor(scale)
+    turned = trans(b.value)
+    run = _run_length(factors, "rhs")
+    _check_scale_shape(turned, factors, run, "rhs")
+    numbers = _sum_factors(factors, b.divided)
+    first = cast_tensor(_multiplied(a), float16)
+    return dot_with_factors(first, b.value, acc, numbers)
+
+
+def _sum_factors(scale: tensor, divided: int) -> tensor:
+    """Return scales times what numbers are divided by, in fp32; what leaves its range is NaN."""
+    exponent = cast_tensor(_exponents(scale), uint32)
+    bits = arithmetic("+", arithmetic("<<", exponent, 23), divided << 23)
+    return bitcast_tensor(minimum(bits, 0x7FC00000), float32)
 
 
 def _format(word: Any, side: str) -> str:

@@ -214,10 +214,13 @@ class Builder:
 
 # -- Python -----------------------------------------------------------------------------------
 def python_expressions(program: Program, names: Sequence[str]) -> list[str]:
-    """Return the results as expressions over the names of the arguments; nothing is required."""
+    """Return the results as expressions over the names of the arguments.
+
+    What the program requires is not asked: Python's numbers hold all that it computes.
+    """
     text: list[str] = []
     for name, operands in program.code:
-        text.append(_python(name, operands, text, names))
+        text.append("1" if name == REQUIRE else _python(name, operands, text, names))
     return [text[n] for n in program.results]
 
 

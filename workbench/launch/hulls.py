@@ -38,7 +38,7 @@ def hull_program(
         known: (name, value) of the integers that are the same for all launches.
     """
     given = {name: (place, negative) for name, place, negative in places}
-    writer = _Writer(hulls, given, dict(known))
+    writer = HullWriter(hulls, given, dict(known))
     ends, build = writer.ends(), writer.build
     for step in hulls.positive:
         build.require(build.between(ends[step][0].number, 1, _FAR))
@@ -70,7 +70,7 @@ def asked_program(
     `places` and `known` are as for hulls.
     """
     given = {name: (place, negative) for name, place, negative in places}
-    writer = _Writer(asked, given, dict(known))
+    writer = HullWriter(asked, given, dict(known))
     ends, build = writer.ends(), writer.build
     for step in asked.at_least_0:
         build.require(build.between(ends[step][0].number, 0, _FAR))
@@ -104,7 +104,9 @@ def asked_of_values(kernel: Loadable) -> Program | None:
     return joined(build.finish(), program)
 
 
-class _Writer(IntervalWriter):
+class HullWriter(IntervalWriter):
+    """Writes what hulls have besides: bounds, and how many rounds a loop has."""
+
     def _below_ends(self, a: Ends, limit: Ends) -> Ends:
         return a[0], self._min(a[1], self._sub(limit[1], self._constant(1)))
 

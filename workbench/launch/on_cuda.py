@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -24,6 +24,7 @@ from workbench.launch.assembly import Arguments, not_made
 from workbench.launch.conditions import python_lines
 from workbench.launch.grids import GPU_LIMITS, MOST_NUMBERED, blocks_for, check_limits
 from workbench.launch.hulls import asked_of_values
+from workbench.launch.rows import Chosen, Held, rows_program
 from workbench.source import LaunchError
 
 
@@ -32,6 +33,7 @@ class Loaded:
     """A function on a device; keeps its module alive.
 
     `most_blocks`: how many blocks take all programs of a launch, 0 where each has one of its own.
+    `chosen`: where a launch takes another function by its values, that of `few` blocks at one time.
     """
 
     kernel: Loadable
@@ -39,6 +41,8 @@ class Loaded:
     module: Any
     function: Any
     most_blocks: int = 0
+    chosen: Chosen | None = None
+    few: tuple[Any, Any] = (None, None)
 
 
 def load(kernel: Loadable, device: int) -> Runner:
@@ -53,7 +57,23 @@ def load(kernel: Loadable, device: int) -> Runner:
     if launch.persistent:
         shared_bytes = launch.dynamic_shared_bytes
         most = cuda.blocks_at_once(function, launch.threads, shared_bytes, device, launch.cluster)
-    return _runner(Loaded(kernel, device, module, function, most))
+    loaded = Loaded(kernel, device, module, function, most)
+    _keep_rows(loaded, image)
+    return _runner(loaded)
+
+
+def _keep_rows(loaded: Loaded, image: cuda.Image) -> None:
+    """Load what is launched where few blocks keep the rows that they read again."""
+    kernel, device = loaded.kernel, loaded.device
+    if kernel.launch.extra.get("rows") is None:
+        return
+    size = kernel.launch.dynamic_shared_bytes
+    everywhere = cuda.blocks_at_once(loaded.function, kernel.launch.threads, size, device)
+    blocks = everywhere // cuda.properties(device).multiprocessors
+    held = Held(blocks, cuda.few_blocks(size), cuda.memory_bytes(device))
+    if rows_program(kernel, held) is not None:
+        loaded.few = cuda.load(replace(image, is_cached=True), device)
+        loaded.chosen = Chosen(kernel, (loaded.function, loaded.few[1]), held)
 
 
 def loaded_on(kernel: Loadable, device: int) -> Runner:
@@ -100,6 +120,8 @@ def _runner(loaded: Loaded) -> Runner:
         blocks = f"blocks_for(x * y * z, {most}, {launch.most_rounds}, {launch.cluster}), 1, 1"
         packed = f"{values}, x, y, z" + (", counter_of(stream)" if launch.drawn else "")
         free = f"max(y, z) <= {GPU_LIMITS[1]} and x * y * z <= {MOST_NUMBERED} and {free}"
+    chosen = loaded.chosen
+    function = "function" if chosen is None else f"few if {chosen.expression} else function"
     text = (
         f"def run(x, y, z, stream{values}):\n"
         f"{''.join(line + chr(10) for line in checks)}"
@@ -107,7 +129,7 @@ def _runner(loaded: Loaded) -> Runner:
         "        try:\n"
         f"            pack(memory, 0{packed})\n"
         f"{_ASSEMBLING if launch.made else ''}"
-        f"            code = launch(function, {blocks}, {launch.threads}, 1, 1, "
+        f"            code = launch({function}, {blocks}, {launch.threads}, 1, 1, "
         f"{launch.dynamic_shared_bytes}, streams[stream], {arguments.pointers}, 0)[0]\n"
         "        except PACK_ERRORS:\n"
         "            code = None\n"
@@ -125,6 +147,7 @@ def _runner(loaded: Loaded) -> Runner:
         "assemble": arguments.assemble,  # keeps the memory alive with the function
         "launch": launch_of(launch.attribute),
         "function": loaded.function,
+        "few": loaded.few[1],
         "streams": cuda.streams,
         "SUCCESS": api.CUresult.CUDA_SUCCESS,
         "kernel": kernel,
@@ -139,6 +162,8 @@ def _runner(loaded: Loaded) -> Runner:
     address = address_of(launch.attribute)
     if address and not launch.drawn:  # native code knows no streams' counters
         handle, shared_bytes = int(loaded.function), launch.dynamic_shared_bytes
+        if chosen is not None:
+            address, handle = chosen.launch, chosen.record
         run.native = NativeCode(
             address, handle, launch.threads, shared_bytes, launch.made, most,
             most * launch.most_rounds, launch.cluster,

@@ -20,7 +20,7 @@ DEFAULTS: dict[str, Any] = {
     "enable_fp_fusion": True, "launch_pdl": False, "launch_cooperative_grid": False,
     "exact": False, "wrap_index": False, "wrap_loaded": False, "debug": False, "wgmma": True,
     "tma": True, "overlap": True, "skip_masks": True, "loads_first": True, "apart": True,
-    "reorder_rounds": True, "fewer_stages": True,
+    "reorder_rounds": True, "rounds_at_once": True, "fewer_stages": True,
     "computed_first": True, "loaded_first": True, "keep_operands": None, "turns": None,
     "fast_rescale": False,
     "skip_ones": False, "swap_operands": False, "rounds_together": False, "copy_narrow": None,

@@ -35,12 +35,16 @@ class Dot(Op, mnemonic="tile.dot", effects=NONE):
     reach the tensor core. `imprecise_limit` is the largest K that may be summed in the tensor
     core's short accumulator (0: no limit).
 
+    With `factors` [N, K / run] the sums of each run of K are multiplied by one of a column before
+    they are added up: products need no multiplication of their own, and no range but the sums'.
+
         %3 = tile.dot %0, %1, %2 : tile<16x8xf32>
     """
 
     a: Value
     b: Value
     accumulator: Value
+    factors: Value | None = None
     precision: Precision = attribute(default="tf32")
     imprecise_limit: int = attribute(default=0)
 
@@ -59,17 +63,37 @@ class Dot(Op, mnemonic="tile.dot", effects=NONE):
             raise ShapeError(
                 f"dot of {a} and {b} does not fit an accumulator of shape {c}", self.span
             )
+        if self.factors is None:
+            return
+        shape = shape_of(self.factors.type)
+        if len(a) != 2 or len(shape) != 2 or shape[0] != b[1] or a[1] % shape[1]:
+            raise ShapeError(
+                f"dot of {a} and {b} has factors {shape}; expected a row for each column of b, "
+                f"whose extent divides K",
+                self.span,
+            )
+
+    @property
+    def run(self) -> int:
+        """How many neighbours along K share a factor; K where there is none."""
+        runs = 1 if self.factors is None else shape_of(self.factors.type)[1]
+        return shape_of(self.a.type)[-1] // runs
 
     def multiplies(self) -> Product:
-        return Product(self.a, self.b, self.accumulator)
+        return Product(self.a, self.b, self.accumulator, self.factors)
 
     def roundings(self) -> int:
         return shape_of(self.a.type)[-1]
 
     def interpret(self, frame: Frame) -> Array:
+        b = frame[self.b]
+        if self.factors is not None:
+            with np.errstate(all="ignore"):
+                factors = np.repeat(frame[self.factors].astype(np.float64).T, self.run, axis=0)
+                b = b.astype(np.float64) * factors
         return product(
             frame[self.a],
-            frame[self.b],
+            b,
             frame[self.accumulator],
             element_of(self.a.type),
             element_of(self.accumulator.type),

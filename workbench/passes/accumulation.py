@@ -39,6 +39,7 @@ def accumulate_products(module: Module, remarks: Remarks) -> Module:
 
     Needs: the product is used once, in the block in which it is computed, and is not `exact`.
     8-bit floats are left alone: what they start from would be summed in the short accumulator.
+    So is what has yet to be loaded for a product that need not wait: it is added behind it.
     Keeps: every result, but that the product is not rounded before the addition.
     """
     if module.attributes.get("exact"):
@@ -59,7 +60,9 @@ def accumulate_products(module: Module, remarks: Remarks) -> Module:
         dot = moved[product.id]
         start = second if first is product.result else first
         limit = dot.imprecise_limit
-        new = Dot(dot.a, dot.b, start, precision=dot.precision, imprecise_limit=limit)
+        new = Dot(
+            dot.a, dot.b, start, dot.factors, precision=dot.precision, imprecise_limit=limit
+        )  # fmt: skip
         return builder.add(new, op.result.hint)
 
     return rebuild(module, rewrite)
@@ -82,11 +85,27 @@ class _Sums:
             if not isinstance(op, Elementwise) or op.function != "add":
                 continue
             for value in op.inputs:
-                dot = value.op
-                if isinstance(dot, Dot) and dot in here and self._fits(dot):
+                dot, (first, second) = value.op, op.inputs
+                if not isinstance(dot, Dot) or dot not in here or not self._fits(dot):
+                    continue
+                start = second if value is first else first
+                if not self._is_loaded(start, here) or self._is_loaded(dot.a, here, dot.b):
                     self.products.add(dot.id)
                     self.sums[op.id] = dot
                     break
+
+    def _is_loaded(self, value: Value, here: set[Op], *more: Value) -> bool:
+        """Say whether a block loads what one of some values is made of."""
+        wanted, seen = [value, *more], set[Op]()
+        while wanted:
+            op = wanted.pop().op
+            if op is None or op not in here or op in seen:
+                continue
+            seen.add(op)
+            if any(e.space == "global" and e.reads for e in op.own_effects()):
+                return True
+            wanted += op.operands
+        return False
 
     def _fits(self, dot: Dot) -> bool:
         small = element_of(dot.a.type) in (F8E4M3, F8E5M2)

@@ -228,11 +228,18 @@ def _largest(array: Any) -> Place:
 def _dot(event: Event, place: Place) -> Iterator[tuple[int, Place]]:
     *batch, i, j = place
     a, b = (np.asarray(event.inputs[n], np.float64) for n in (0, 1))
+    op = event.op
+    assert isinstance(op, Dot)
     with np.errstate(all="ignore"):
         products = np.abs(a[(*batch, i)] * b[(*batch, slice(None), j)])
+        if op.factors is not None:
+            factors = np.asarray(event.inputs[3], np.float64)[j]
+            products = np.abs(products * np.repeat(factors, op.run))
     for k in _telling(products):
         yield 0, (*batch, i, k)
         yield 1, (*batch, k, j)
+        if op.factors is not None:
+            yield 3, (j, k // op.run)
     yield 2, place
 
 

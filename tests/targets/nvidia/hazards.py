@@ -48,6 +48,7 @@ from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.ops import (
     AsyncCopy,
     CommitCopies,
+    CopyRounds,
     FenceProducts,
     TensorCopy,
     TensorStore,
@@ -147,6 +148,9 @@ class Simulator(ProgramFrame):
             self.multiply(op)
         elif isinstance(op, AsyncCopy | CommitCopies | WaitCopies):
             self.copy(op)
+        elif isinstance(op, CopyRounds):
+            self.exchange(op, self.scratch(op))
+            self.put_all(op)
         elif op.id in self.offsets:
             self.exchange(op, self.scratch(op))
 
@@ -172,6 +176,15 @@ class Simulator(ProgramFrame):
                 for where, owner in self.groups.pop(0):
                     # It is there for this thread now, for others after a barrier.
                     self.put(where, owner, op, again=True)
+
+    def put_all(self, op: CopyRounds) -> None:
+        """Write all slots of a buffer."""
+        type = op.buffer.type
+        assert isinstance(type, Shared)
+        name = self.allocated[op.buffer]
+        for slot in range(type.slots):
+            first = self.offsets[name] + slot * type.slot_bytes
+            self.put((first, first + type.slot_bytes), name * 64 + slot, op)
 
     def fill(self, op: TensorCopy) -> None:
         """Have bytes hold what a copy of a box brings: barriers in memory order who reads it.

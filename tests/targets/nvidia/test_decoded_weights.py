@@ -7,30 +7,33 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 
 import workbench
 import workbench.language as tl
 from tests.kernels import quantised
 from tests.passes.corpus import tile_ir
+from tests.passes.meaning import meaning
 from tests.targets.nvidia.dequantised import (
     GROUP,
     KERNELS,
     POINTERS,
     SM_90A,
+    K,
+    N,
     in_gpu_ir,
     module_of,
     product_of,
 )
+from tests.targets.nvidia.hazards import simulate
 from tests.targets.nvidia.in_flight import loop_of_products, read_before_the_end, written_in_flight
 from tests.targets.nvidia.test_on_device import product_of_doubles
 from tests.targets.nvidia.test_ptx import needs_nvdisasm, needs_ptxas
-from workbench.ir import (
-    layout_of,
-    shape_of,
-)
+from tests.targets.nvidia.test_roles import ordered
+from workbench.ir import Module, layout_of, shape_of
 from workbench.ops import ConvertLayout, Dot, For
-from workbench.targets.nvidia.ops import AsyncCopy
+from workbench.targets.nvidia.ops import AsyncCopy, WarpgroupDot
 from workbench.targets.simt.parts import chain_of
 from workbench.targets.simt.shared import buffer_layout
 
@@ -53,9 +56,9 @@ def test_small_floats_are_decoded_in_the_layout_of_fragments(word: str, named: s
 
 @needs_ptxas
 @needs_nvdisasm
-@pytest.mark.parametrize(("rows", "permutes"), [(16, 32), (8, 16)])
-def test_two_4_bit_floats_take_four_integer_instructions(rows: int, permutes: int):
-    """Two shifts and two masks, or a shift and a permute; scales come by copies, as the rest."""
+@pytest.mark.parametrize("rows", [16, 8])
+def test_eight_4_bit_floats_take_thirteen_integer_instructions(rows: int):
+    """Three shifts, four masks, six permutes; none is multiplied, scales come by copies."""
     blocks = {"BLOCK_M": rows, "BLOCK_N": 64 if rows == 16 else 128, "BLOCK_K": 128}
     given = {"X_FORMAT": "fp16", "W_FORMAT": "e2m1", "EVEN_K": True}
     signature = "*f16:16 *u8:16 *u8:16 *f16:16" + " i32:16" * 7
@@ -65,12 +68,66 @@ def test_two_4_bit_floats_take_four_integer_instructions(rows: int, permutes: in
     )  # fmt: skip
     names = [row.name.split(".")[0] for row in loop_of_products(compiled.asm["sass"], "HMMA")]
     pairs = blocks["BLOCK_N"] * 128 // 128 // 2
-    few = 8
-    assert names.count("LOP3") <= 2 * pairs + few
-    assert names.count("PRMT") <= permutes + few
-    assert names.count("HMUL2") == 2 * pairs
+    few, sums, scales = 8, pairs * rows // 32, pairs // 4
+    assert names.count("LOP3") <= pairs + few
+    assert names.count("PRMT") <= 3 * pairs // 2 + scales + few
+    assert (names.count("HMUL2"), names.count("FFMA")) == (0, 2 * sums)
     assert names.count("BAR") == 1
     assert not {"LDG", "STS", "FMUL", "F2F"} & {*names}
+
+
+MICROSCALED = "*f16:16 *u8:16 *u8:16 *f16:16" + " i32:16" * 3 + " i32:16 i32:16 i32 i32:16"
+
+
+def module_of_microscales(blocks: tuple[int, int, int], **options: Any) -> Module:
+    m, n, k = blocks
+    named = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "X_FORMAT": "fp16", "W_FORMAT": "e2m1"}
+    return tile_ir(
+        quantised.product_with_microscales, MICROSCALED, named, num_warps=4, num_stages=3,
+        **options,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("blocks", [(8, 32, 64), (16, 64, 128), (16, 48, 32), (32, 32, 64)])
+def test_sums_of_few_rows_are_scaled(blocks: tuple[int, int, int]):
+    """Where they are fewer than numbers; an instruction's lanes have numbers of one scale."""
+
+    def make() -> list[Any]:
+        random = np.random.default_rng(7)
+        rows, runs = blocks[0], K // 32
+        x = random.integers(-2, 3, (rows, K)).astype(np.float16)
+        w = random.integers(0, 256, (N, K // 2)).astype(np.uint8)
+        scale = random.integers(125, 129, (N, runs)).astype(np.uint8)
+        c = np.zeros((rows, N), np.float16)
+        return [x.ravel(), w.ravel(), scale.ravel(), c.ravel(), rows, N, K, K, K // 2, runs, N]
+
+    module = module_of_microscales(blocks)
+    last = in_gpu_ir(module)
+    assert meaning(last, (2,), make()) == meaning(module, (2,), make())
+    (dot,) = (op for op in last.walk() if isinstance(op, Dot | WarpgroupDot))
+    if blocks[0] > 16:
+        assert not isinstance(dot, Dot) or dot.factors is None
+        return
+    assert isinstance(dot, Dot)
+    assert dot.factors is not None
+    layout = layout_of(dot.b.type)
+    assert layout is not None
+    lanes = [k for k, _ in layout.bases["lane"] if k]
+    assert max(lanes) <= 16
+    placed, offsets, total = ordered(last)
+    simulate(placed, offsets, total, (2,), make(), SM_90A)
+
+
+def test_sums_that_are_scaled_are_those_of_warps():
+    """Whoever asks for few rows as columns of wgmma is told why not."""
+    blocks = {"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 64, "X_FORMAT": "fp16", "W_FORMAT": "e2m1"}
+    compiled = workbench.compile(
+        quantised.product_with_microscales, MICROSCALED, blocks, target="sm_90a",
+        swap_operands=True, cached=False,
+    )  # fmt: skip
+    assert "mma.sync" in compiled.asm["ptx"]
+    said = [remark.text for remark in compiled.trace.remarks]
+    assert any("not warpgroups (wgmma): its sums are multiplied by factors" in t for t in said)
 
 
 @needs_ptxas

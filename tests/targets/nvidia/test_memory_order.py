@@ -296,9 +296,9 @@ kernel @apart(%x: ptr<i32> {noalias = True}, %y: ptr<i32> {noalias = True}) {num
         assert [op.name for op in after.walk()].count("gpu.barrier") == count
 
 
-def insert_barriers_of(text: str, signature: str) -> Module:
+def insert_barriers_of(text: str, signature: str, num_warps: int = 4) -> Module:
     """Return a kernel's GPU IR with barriers."""
-    before = final(text, signature, num_warps=4)
+    before = final(text, signature, num_warps=num_warps)
     offsets, _, _ = allocate(before, SM_80)
     return insert_barriers(before, Remarks(), offsets, SM_80)
 
@@ -325,6 +325,16 @@ OVERLAPPING = {
                 for j in range(0, n, 2):
                     total += tl.load(x_ptr + 512 * j + i)
                 tl.store(y_ptr + k * 512 + i, total)
+        """,
+    "a loop that stores and gives a sum": """
+        def kernel(x_ptr, y_ptr, n):
+            i = tl.arange(0, 512)
+            total = tl.zeros([512], tl.int32)
+            for k in range(n):
+                x = tl.load(x_ptr + k * 256 + i)
+                tl.store(y_ptr + k * 256 + i, x + 1)
+                total += x
+            tl.store(y_ptr + n * 256 + i, total)
         """,
     "where it lies is loaded": """
         def kernel(x_ptr, y_ptr, n):
@@ -375,7 +385,8 @@ def test_arguments_that_overlap_are_in_order(name: str, shift: int):
     offsets, _, total = allocate(before, SM_80)
     after = insert_barriers(before, Remarks(), offsets, SM_80)
     memory = np.arange(16384, dtype=np.int32)
-    arguments = [memory[4096:], memory[4096 + shift :], 4]
+    rounds = 2 if shift == 8 else 4  # two do not ask
+    arguments = [memory[4096:], memory[4096 + shift :], rounds]
     simulate(after, offsets, total, (1,), arguments)
     barriers = [op for op in after.walk() if op.name == "gpu.barrier"]
     asked = [barrier for barrier in barriers if barrier.operands]
@@ -406,11 +417,24 @@ def test_loads_of_a_round_share_a_question_and_none_is_asked_of_what_lies_before
     loop = next(op for op in after.walk() if op.repeats)
     inside = [op for op in walk(loop.regions[0]) if op.name == "gpu.barrier"]
     assert [bool(op.operands) for op in inside] == [True, True]
-    before = after.body.ops[after.body.ops.index(loop) - 1]
-    assert before.name == "gpu.barrier"
+    *_, before, last = after.body.ops[: after.body.ops.index(loop)]
+    while before.name != "gpu.barrier":
+        assert before.pure
+        before = after.body.ops[after.body.ops.index(before) - 1]
     assert not before.operands
-    asked = [op for op in after.body.ops[: after.body.ops.index(loop)] if op.name == "tile.le"]
-    assert len(asked) == 6  # the result beside each of three arguments
+    assert last.name == "tile.if"
+    few, many = last.regions
+    assert [op.name for op in few.ops] == ["tile.yield"]  # two rounds wait, whatever is so
+    asked = [op for op in many.ops if op.name == "tile.le"]
+    assert len(asked) == len(many.yields) == 3  # the result beside each of three arguments
+
+
+def test_a_warp_alone_asks_for_no_barrier():
+    signature = "*fp32:16 *fp32:16 *fp32:16 *fp32:16 *fp32:16 i32"
+    after = insert_barriers_of(NORM, signature, num_warps=1)
+    barriers = [op for op in after.walk() if op.name == "gpu.barrier"]
+    assert barriers
+    assert not any(op.operands for op in barriers)
 
 
 # -- programs ------------------------------------------------------------------------------

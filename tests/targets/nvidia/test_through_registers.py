@@ -315,6 +315,19 @@ def test_memory_is_asked_before_a_product_queues_behind_the_one_before():
 
 
 @needs_ptxas
+@needs_nvdisasm
+def test_a_fence_waits_for_no_load():
+    """It shows what was stored, and waits for all that is under way: loads start behind it."""
+    words, blocks = "*fp16:16 *fp16:16 *fp32:16 i32", {"M": 128, "N": 64, "BK": 64}
+    module = asked(tile_ir(unaligned, words, blocks, num_warps=8, num_stages=3))
+    text = compiled(module)[0].texts["sass"]().text
+    rows = re.findall(r"BAR\.SYNC|FENCE\.VIEW|LDG|HGMMA", text[: text.rindex("HGMMA")])
+    start = len(rows) - 1 - rows[::-1].index("BAR.SYNC")
+    assert rows[start : start + 3] == ["BAR.SYNC", "FENCE.VIEW", "LDG"]
+    assert rows[start:].count("FENCE.VIEW") == 1
+
+
+@needs_ptxas
 def test_elements_of_rows_that_begin_anywhere_are_stored_in_vectors():
     """64 loads of two bytes become eight stores of sixteen; neither spills."""
     words, blocks = "*fp16:16 *fp16:16 *fp32:16 i32", {"M": 128, "N": 128, "BK": 64}

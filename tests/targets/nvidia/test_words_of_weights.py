@@ -107,7 +107,7 @@ def test_words_are_copied_once_and_read_as_they_lie():
     assert {(1, 0), (2, 0), (4, 0)} <= set(layout.bases["register"])
 
 
-def words_of_e2m1(x_ptr, w_ptr, c_ptr, K, BLOCK_K: tl.constexpr):
+def words_of_e2m1(x_ptr, w_ptr, c_ptr, K, PLACE: tl.constexpr, BLOCK_K: tl.constexpr):
     """Eight 4-bit floats in an int32 along K, which an author takes apart."""
     m, n, i = tl.arange(0, 16), tl.arange(0, 128), tl.arange(0, BLOCK_K)
     acc = tl.zeros((16, 128), tl.float32)
@@ -116,20 +116,25 @@ def words_of_e2m1(x_ptr, w_ptr, c_ptr, K, BLOCK_K: tl.constexpr):
         x = tl.load(x_ptr + m[:, None] * K + k[None, :])
         words = tl.load(w_ptr + (k // 8)[:, None] * 128 + n[None, :])
         code = words >> (i % 8 * 4)[:, None]
-        bits = ((code & 7) << 9 | (code & 8) << 12).to(tl.uint16)
-        acc = tl.dot(x, bits.to(tl.float16, bitcast=True) * 2.0**14, acc)
+        bits = ((code & 7) << PLACE | (code & 8) << 12).to(tl.uint16)
+        factor: tl.constexpr = 2.0**14 if PLACE == 9 else 2.0**126
+        acc = tl.dot(x, bits.to(x.dtype, bitcast=True) * factor, acc)
     tl.store(c_ptr + m[:, None] * 128 + n[None, :], acc)
 
 
-def test_floats_of_words_lie_as_numbers_of_words_do():
-    """Those four apart are in the halves of a register, and words are copied once."""
-    signature = "*f16:16 *i32:16 *f32:16 i32:16"
-    module = tile_ir(words_of_e2m1, signature, {"BLOCK_K": 64}, num_warps=4, num_stages=3)
+@pytest.mark.parametrize(("type", "place", "apart"), [("f16", 9, 1), ("bf16", 6, 4)])
+def test_floats_of_words_lie_as_numbers_of_words_do(type: str, place: int, apart: int):
+    """Those four apart are in the halves of a register, and words are copied once.
+
+    Where four are put together at once neighbours are.
+    """
+    signature, named = f"*{type}:16 *i32:16 *f32:16 i32:16", {"PLACE": place, "BLOCK_K": 64}
+    module = tile_ir(words_of_e2m1, signature, named, num_warps=4, num_stages=3)
     last = in_gpu_ir(module)
     (dot,) = (op for op in last.walk() if isinstance(op, Dot))
     layout = layout_of(dot.b.type)
     assert layout is not None
-    assert layout.bases["register"][0] == (4, 0)
+    assert layout.bases["register"][0] == (apart, 0)
     copied = {shape_of(op.pointers.type) for op in last.walk() if isinstance(op, AsyncCopy)}
     assert (8, 128) in copied
 
@@ -139,7 +144,8 @@ def test_floats_of_words_lie_as_numbers_of_words_do():
         w = random.integers(-(1 << 31), 1 << 31, (16, 128)).astype(np.int32)
         return [x.ravel(), w.ravel(), np.zeros(16 * 128, np.float32), 128]
 
-    assert meaning(last, (1,), make()) == meaning(module, (1,), make())
+    if type == "f16":  # NumPy has no bfloats
+        assert meaning(last, (1,), make()) == meaning(module, (1,), make())
 
 
 @needs_ptxas

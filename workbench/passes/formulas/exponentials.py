@@ -16,6 +16,9 @@ _EXP_DOUBLE = (
     0.0013888888888878269, 0.000198412698412627626, 2.48015873385653456e-5, 2.75573192486338255e-6,
     2.75572610293437687e-7, 2.50520695947956848e-8, 2.09189618377957781e-9, 1.60871772343807823e-10,
 )  # fmt: skip
+# (2^r - 1) / r for |r| <= 0.505, the first of them as f32 has it: 5e-9.
+_EXP2_SINGLE = (0.6931471825, 0.2402264774, 0.05550357699, 0.009618533775, 0.001339206239,
+                0.0001532256429)  # fmt: skip
 # (log((1 + s) / (1 - s)) - 2 s) / s^3 in s^2, for numbers from sqrt(1/2) to sqrt(2): 2e-9, 2e-20.
 _LOG_SINGLE = (0.6666666655, 0.4000012221, 0.2855077863, 0.2333161447)
 _LOG_DOUBLE = (
@@ -187,12 +190,10 @@ def _log2_in_two(t: Terms, x: Value) -> tuple[Value, Value]:
     high, low = t.scaled(s, 2.0), t.fma(t.real(2.0), s_low, tail)
     whole = t.add(high, low)
     rest = t.add(t.sub(high, whole), low)
-    log2_e, log2_e_low = t.either(*_LOG2_E_PARTS)
-    product = t.scaled(whole, log2_e)
-    error = t.fma(whole, t.real(log2_e), t.neg(product))
-    error = t.fma(rest, t.real(log2_e), t.fma(whole, t.real(log2_e_low), error))
-    total = t.add(parts.e, product)
-    return total, t.add(t.sub(product, t.sub(total, parts.e)), error)
+    log2_e, log2_e_low = map(t.real, t.either(*_LOG2_E_PARTS))
+    total = t.fma(whole, log2_e, parts.e)
+    error = t.fma(whole, log2_e, t.sub(parts.e, total))  # all of it: no product is rounded
+    return total, t.fma(rest, log2_e, t.fma(whole, log2_e_low, error))
 
 
 def power(t: Terms, x: Value, y: Value) -> Value:
@@ -200,15 +201,79 @@ def power(t: Terms, x: Value, y: Value) -> Value:
 
     In f32 within 2 ulp, and within 6 where the result comes near the largest or smallest number.
     """
+    found = (_power_double if t.is_double else _power_single)(t, x, y)
+    found = _with_sign(t, x, y, found)
+    nan = t.either_of(t.is_nan(x), t.is_nan(y))
+    found = t.select(nan, t.real(math.nan), found)
+    endless = t.test("eq", t.abs(y), math.inf)
+    one = t.either_of(t.test("eq", y, 0.0), t.apply("and", t.test("eq", x, 1.0), t.is_nan(y)))
+    both = t.apply("and", t.test("eq", t.abs(x), 1.0), endless)
+    return t.select(t.either_of(one, both), t.real(1.0), found)
+
+
+def _power_single(t: Terms, x: Value, y: Value) -> Value:
+    """|x|^y for numbers in f32. The logarithm's smaller part is up to a hundredth of the other.
+
+    2^k for an integer k is an addition to the exponent's bits, of a number so large that k is what
+    stands in its last bits; a factor then brings what is very small, or infinite, to its place.
+    """
+    high, low = _log2_in_two_single(t, t.abs(x))
+    y = t.apply("min", t.apply("max", y, t.real(-1e35)), t.real(1e35))  # times it, still a number
+    product = t.mul(y, high)
+    product = t.apply("min", t.apply("max", product, t.real(-200.0)), t.real(200.0))
+    rest = t.fma(y, low, t.fma(y, high, t.neg(product)))
+    total = t.add(product, rest)
+    shift = 1.5 * 2.0**t.mantissa - 1
+    shifted = t.plus(total, shift)
+    r = t.add(t.sub(product, t.plus(shifted, -shift)), rest)
+    part = t.fma(r, t.horner(r, _EXP2_SINGLE), t.real(1.0))
+    small = t.test("lt", total, -120.0)
+    shifted = t.select(small, t.plus(shifted, 64.0), shifted)
+    exponent = t.apply("shl", t.bits(shifted), t.whole(t.mantissa))
+    found = t.from_bits(t.add(t.bits(part), exponent))
+    found = t.mul(found, t.select(small, t.real(2.0**-63), t.real(2.0)))
+    found = t.select(t.test("gt", total, 129.0), t.real(math.inf), found)
+    return t.select(t.test("lt", total, -152.0), t.real(0.0), found)
+
+
+def _log2_in_two_single(t: Terms, a: Value) -> tuple[Value, Value]:
+    """Return log2 of a number that is not negative, as a sum of two.
+
+    With a = 2^e (1 + f), 1 + f from sqrt(1/2) to sqrt(2), and s = f / (2 + f), log (1 + f) is
+    2 s + s^3 Q(s^2): what the quotient lost by rounding is told by a remainder, which is exact
+    but for one rounding, and a product in two parts makes it log2.
+    """
+    small = t.test("lt", a, 2.0**-126)
+    bits = t.bits(t.select(small, t.scaled(a, 2.0**24), a))
+    exponent = t.apply("and", t.sub(bits, t.whole(0x3F3504F3)), t.whole(-(1 << t.mantissa)))
+    f = t.plus(t.from_bits(t.sub(bits, exponent)), -1.0)
+    e = t.to_real(exponent)
+    e = t.select(small, t.plus(e, -24.0 * 2**t.mantissa), e)
+    inverse = t.ratio(t.real(1.0), t.plus(f, 2.0))
+    s = t.mul(f, inverse)
+    minus = t.neg(s)
+    remainder = t.fma(minus, f, t.fma(minus, t.real(2.0), f))
+    lost, near = t.mul(remainder, inverse), t.fma(remainder, inverse, s)
+    square = t.mul(near, near)
+    series = t.horner(square, [coefficient * _LOG2_E for coefficient in _LOG_SINGLE])
+    twice, below = (2 * part for part in _LOG2_E_PARTS[0])
+    whole = t.scaled(e, 2.0**-t.mantissa)
+    total = t.fma(s, t.real(twice), whole)
+    error = t.fma(s, t.real(twice), t.sub(whole, total))  # all of it: no product is rounded
+    error = t.fma(lost, t.real(twice), t.fma(s, t.real(below), error))
+    error = t.fma(t.mul(near, square), series, error)
+    total = t.select(t.test("eq", a, 0.0), t.real(-math.inf), total)
+    return t.select(t.test("eq", a, math.inf), a, total), error
+
+
+def _power_double(t: Terms, x: Value, y: Value) -> Value:
     a = t.abs(x)
     normal = t.select(t.either_of(t.test("eq", a, 0.0), t.test("eq", a, math.inf)), t.real(1.0), a)
     high, low = _log2_in_two(t, normal)
-    largest = t.either(1e35, 1e300)  # times a logarithm, still a number
-    y_held = t.held(y, -largest, largest)
+    y_held = t.held(y, -1e300, 1e300)  # times a logarithm, still a number
     product = t.mul(y_held, high)
     rest = t.add(t.fma(y_held, high, t.neg(product)), t.mul(y_held, low))
-    farthest = t.either(160.0, 1100.0)
-    inside = t.held(product, -farthest, farthest)
+    inside = t.held(product, -1100.0, 1100.0)
     rest = t.select(t.apply("eq", inside, product), rest, t.real(0.0))
     k = t.rint(inside)
     r = t.scaled(t.add(t.sub(inside, k), rest), math.log(2))
@@ -218,13 +283,7 @@ def power(t: Terms, x: Value, y: Value) -> Value:
     end = t.select(grows, t.real(math.inf), t.real(0.0))
     at_end = t.either_of(t.test("eq", a, 0.0), t.test("eq", a, math.inf))
     at_end = t.either_of(at_end, t.test("eq", t.abs(y), math.inf))
-    found = t.select(at_end, end, found)
-    found = _with_sign(t, x, y, found)
-    nan = t.either_of(t.is_nan(x), t.is_nan(y))
-    found = t.select(nan, t.real(math.nan), found)
-    one = t.either_of(t.test("eq", x, 1.0), t.test("eq", y, 0.0))
-    minus_one = t.apply("and", t.test("eq", x, -1.0), t.test("eq", t.abs(y), math.inf))
-    return t.select(t.either_of(one, minus_one), t.real(1.0), found)
+    return t.select(at_end, end, found)
 
 
 def _with_sign(t: Terms, x: Value, y: Value, magnitude: Value) -> Value:

@@ -12,8 +12,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from workbench.ir import F32, F64, I32, Op, Scalar, Value, element_of, shape_of
-from workbench.ops import Constant, Dot, Splat, Yield
+from workbench.ir import (
+    F32,
+    F64,
+    I32,
+    Builder,
+    Module,
+    Op,
+    Scalar,
+    Value,
+    element_of,
+    rebuild,
+    shape_of,
+)
+from workbench.ops import (
+    Broadcast,
+    Cast,
+    Constant,
+    Dot,
+    Elementwise,
+    ExpandDims,
+    Reshape,
+    Splat,
+    Transpose,
+    Yield,
+)
+from workbench.passes.manager import Remarks
 from workbench.targets.cpu.chunks import (
     Chunk,
     Coordinate,
@@ -149,6 +173,27 @@ def dot(w: Writer, op: Dot) -> None:
             schedule(w, _Narrow(op, result, work, buffer, to))
             w.flush()
     w.buffers[result] = buffer
+
+
+def multiply_operands(module: Module, remarks: Remarks) -> Module:
+    """Multiply operands by the factors of a product's sums: they are widened anyway.
+
+    Needs: nothing. Keeps: results, but for where they are rounded.
+    """
+    del remarks
+
+    def rewrite(op: Op, builder: Builder) -> Value | None:
+        if not isinstance(op, Dot) or op.factors is None:
+            return None
+        (depth, columns), runs = shape_of(op.b.type), shape_of(op.factors.type)[1]
+        a, b = (builder.add(Cast(value, to=F32)) for value in (op.a, op.b))
+        turned = builder.add(ExpandDims(builder.add(Transpose(op.factors, order=(1, 0))), axis=1))
+        wide = builder.add(Broadcast(turned, shape=(runs, op.run, columns)))
+        factors = builder.add(Reshape(wide, shape=(depth, columns)))
+        product = builder.add(Elementwise("mul", (b, factors)))
+        return builder.add(Dot(a, product, op.accumulator, precision="ieee"), op.result.hint)
+
+    return rebuild(module, rewrite)
 
 
 def _size(shape: tuple[int, ...]) -> int:

@@ -24,6 +24,7 @@ from workbench.targets.cpu import CPU
 from workbench.targets.cpu.addresses import form_chunk
 from workbench.targets.cpu.chunks import memory_type
 from workbench.targets.cpu.debug import FAILED
+from workbench.targets.cpu.dots import multiply_operands
 from workbench.targets.cpu.features import register_bits, usable
 from workbench.targets.cpu.functions import has_function
 from workbench.targets.cpu.guards import Guards
@@ -139,6 +140,7 @@ def tile_passes(module: Module, recorder: Recorder) -> Module:
     """Return tile IR as this target's writer takes it."""
     module = recorder.run("answer-hints", partial(answer_hints, unobeyed=UNOBEYED), module, "tile")
     module = narrow(module, recorder)
+    module = recorder.run("multiply-operands", multiply_operands, module, "tile")
     module = recorder.run("expand-assembly", expand_assembly, module, "tile")
     module = recorder.run("expand-functions", _expand, module, "tile")
     return recorder.run("drop-promises", drop_promises, module, "tile")

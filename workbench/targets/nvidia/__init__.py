@@ -7,6 +7,7 @@ passes/ for asynchronous copies, the tools. pipeline.py is the list of what runs
 
 # pyright: reportUnusedImport=false
 from workbench.targets.nvidia import (  # noqa: F401 - importing a family registers its rules
+    copied_rounds,
     copies,
     dots,
     extremes,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from workbench.ir import (
     BF16,
@@ -28,7 +29,12 @@ from workbench.layouts import LinearLayout
 from workbench.ops import Dot
 from workbench.source import ResourceError
 from workbench.targets.nvidia.chip import Chip, chip_of
-from workbench.targets.nvidia.fragments import fragments_of, is_turned, neighbours_of
+from workbench.targets.nvidia.fragments import (
+    factors_layout,
+    fragments_of,
+    is_turned,
+    neighbours_of,
+)
 from workbench.targets.nvidia.table import NVIDIA
 from workbench.targets.nvidia.warpgroup_choice import warpgroup_layouts
 from workbench.targets.simt.casts import cast
@@ -112,8 +118,9 @@ def dot_layouts(op: Dot, on: Setting) -> Layouts:
             Along(lambda layout: a if layout == product else None, None),
             Along(lambda layout: b if layout == product else None, None),
             SAME,
+            *([Along(partial(factors_layout, op), None)] if op.factors is not None else ()),
         ),
-        order=ACCUMULATOR_FIRST,
+        order=(*ACCUMULATOR_FIRST, *range(3, len(op.operands))),
         offers=lambda: [product],
         fixed=True,
         far=is_turned(product),
@@ -230,9 +237,12 @@ def _matrix_product(low: Lowering, op: Dot, unit: MatrixUnit) -> None:
     )
     k_words = unit.kw
     held, instruction = _instruction(unit)
-    for number, step in enumerate(_steps_along_k(a_layout, 1, k_words)):
+    total, steps = accumulators, _steps_along_k(a_layout, 1, k_words)
+    for number, step in enumerate(steps):
         if step[0] >= extent_k:
             continue
+        if op.factors is not None and step[0] % op.run == 0:
+            accumulators = [zero(held)] * len(total)
         halves = step[0], step[k_words]
         if parts is not None:
             low.write_part(op, parts.operand, parts.registers[number])
@@ -255,7 +265,28 @@ def _matrix_product(low: Lowering, op: Dot, unit: MatrixUnit) -> None:
             returned = _struct(held)
             for i in range(4):
                 accumulators[register + i] = emit.pure(f"extractvalue {returned} {call}, {i}")
+        if op.factors is not None and (
+            number + 1 == len(steps) or steps[number + 1][0] % op.run == 0
+        ):
+            total = _with_factors(low, op, total, accumulators, step[0] // op.run)
+            accumulators = total
     low.set_registers(op.result, _cast(low, accumulators, unit.accumulator, element, op))
+
+
+def _with_factors(
+    low: Lowering, op: Dot, total: Sequence[str | None], sums: Sequence[str | None], run: int
+) -> list[str | None]:
+    """Return a thread's total plus the sums of a run of K times the factors of their columns."""
+    assert op.factors is not None
+    emit, layout = low.emit, low.layout(op.accumulator)
+    at = _coordinates(low.layout(op.factors))
+    found, live = list(total), set(layout.live_registers())
+    for register, flat in enumerate(layout.table("register")):
+        if register in live:
+            factor = low.register(op.factors, at[layout.unflatten(flat)[1], run])
+            values = ", ".join(f"float {v}" for v in (sums[register], factor, total[register]))
+            found[register] = emit.call("float", "llvm.fma.f32", values, "float, float, float")
+    return found
 
 
 def _cast(

@@ -56,10 +56,14 @@ def fragments_of(op: Dot, kw: int, num_warps: int) -> Fragments:
     held = layout_of(op.result.type)
     if held is None:
         run = neighbours_of(op, kw)
+        if op.factors is not None:  # an instruction's four lanes sum numbers of one run
+            run = min(run, op.run // 4)
         turned = run > 0 and isinstance(op.a.op, Load) and not isinstance(op.b.op, Load)
         apart = _apart(op, run, num_warps) if turned else 0
         return _fragments(op, kw, num_warps, run, turned, apart)
     runs = (0, *(1 << bit for bit in range(2, _MOST_NEIGHBOURS.bit_length())))
+    if op.factors is not None:
+        runs = tuple(run for run in runs if 4 * run <= op.run)
     k, turned = shape_of(op.a.type)[-1], is_turned(held)
     found = [
         _fragments(op, kw, num_warps, run, turned, apart)
@@ -70,6 +74,16 @@ def fragments_of(op: Dot, kw: int, num_warps: int) -> Fragments:
     ]
     wanted = layout_of(op.a.type), layout_of(op.b.type)
     return next((one for one in found if one[1:] == wanted), found[0])
+
+
+def factors_layout(op: Dot, product: LinearLayout) -> LinearLayout:
+    """Return the layout of a product's factors: a thread has those of the columns of its sums."""
+    assert op.factors is not None
+    shape = shape_of(op.factors.type)
+    columns = {dim: [(n, 0) for _, n in product.bases[dim]] for dim in product.bases}
+    runs = [(0, 1 << bit) for bit in range((shape[1] - 1).bit_length())]
+    registers = [basis for basis in columns["register"] if basis[0]]
+    return LinearLayout({**columns, "register": [*runs, *registers]}, shape, "mma")
 
 
 def is_turned(product: LinearLayout) -> bool:
@@ -117,7 +131,7 @@ def _field_bits(value: Value) -> int:
         return found.pop() if len(found) == 1 else 0
     if (field := _field_of(value)) is not None and field.shifts:
         width = _field_width(value)
-        return width if lies_apart(field, 0, 16 // width) else 0
+        return width if width and lies_apart(field, 0, 16 // width) else 0
     if made is None or isinstance(made, Load):
         return 0
     return max((_field_bits(v) for v in made.operands if not _is_small(v)), default=0)
@@ -133,10 +147,13 @@ def _field_of(value: Value) -> Field | None:
 
 
 def _field_width(value: Value) -> int:
-    """Return over how many bits the fields lie that a float is made of by itself; 0: of none."""
+    """Return over how many bits the fields lie that a float is made of by itself; 0: of none.
+
+    Those that are put together four at once are brought side by side as cheaply.
+    """
     made = value.op
     if isinstance(made, Bitcast) and (bits := bits_of(made.source)) is not None:
-        return bits.ends[1] - bits.ends[0]
+        return 0 if bits.by_bytes else bits.ends[1] - bits.ends[0]
     field = _field_of(value)
     return 0 if field is None else field.width
 

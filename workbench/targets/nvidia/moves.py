@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from workbench.ir import Module, Op, element_of, layout_of
+from workbench.ir import Module, Op, Shared, element_of, layout_of
 from workbench.layouts import MatrixPlan, Packing, byte_pairs_fit, f2, ldmatrix_fits
 from workbench.targets.nvidia.chip import chip
-from workbench.targets.nvidia.ops import AsyncCopy, TensorStore
+from workbench.targets.nvidia.copied_rounds import VECTOR
+from workbench.targets.nvidia.ops import AsyncCopy, CopyRounds, TensorStore
 from workbench.targets.nvidia.table import NVIDIA
 from workbench.targets.nvidia.tensors import stored_boxes
 from workbench.targets.simt import moves
@@ -30,6 +31,24 @@ def copy_moves(op: AsyncCopy, on: Setting) -> list[Move]:
     assert layout is not None
     read = global_move(op.pointers, op.mask, on, "load", "cp.async")
     return [read, shared_move(layout, op.buffer, on, "store", "cp.async", read.vector)]
+
+
+@NVIDIA.moves(CopyRounds)
+def rounds_moves(op: CopyRounds, on: Setting) -> list[Move]:
+    """Rows that lanes share on their way to scratch, out of it, and by round to slots."""
+    layout, type = layout_of(op.pointers.type), op.buffer.type
+    assert layout is not None
+    assert isinstance(type, Shared)
+    elements = VECTOR // type.element.itemsize
+    count = layout.registers() // elements * type.slots
+    sharing = layout.shape[op.axis] // elements
+    # Nobody knows how far rows lie apart.
+    rows = tuple((lane // sharing << 24) + lane % sharing * VECTOR for lane in range(on.lanes))
+    pieces = tuple(lane * VECTOR * type.slots for lane in range(on.lanes))
+    read = Move("load", "global", "cp.async", elements, VECTOR, count, rows, apart=True)
+    taken = Move("load", "shared", "", elements, VECTOR, count, pieces)
+    put = shared_move(layout, op.buffer, on, "store", "", elements)
+    return [read, taken, replace(put, requests=put.requests * type.slots)]
 
 
 @NVIDIA.moves(SharedLoad)

@@ -38,10 +38,12 @@ from workbench.targets.nvidia.passes.overlap_products import overlap_products
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.raise_tma import asked, raise_tma
 from workbench.targets.nvidia.passes.roles import role_partition
+from workbench.targets.nvidia.passes.rounds_at_once import copy_rounds_at_once, read_in_place
 from workbench.targets.nvidia.passes.stage_products import BLOCKS_WANTED, stage_products
 from workbench.targets.nvidia.passes.start_products import start_products
 from workbench.targets.nvidia.passes.still_read import still_read
 from workbench.targets.nvidia.passes.take_turns import take_turns
+from workbench.targets.nvidia.rereading import rows_read_again
 from workbench.targets.nvidia.spills import (
     Fitted,
     check_shares,
@@ -415,6 +417,8 @@ def _extra(module: Module, unit: Chip) -> dict[str, Any]:
     if module.attributes.get(READS_AGAIN):
         told["reads_again"] = True
     if not made:
+        if (rows := rows_read_again(module, unit)) is not None:
+            told["rows"] = rows.to_data()
         return told
     told["made"] = made
     if rounds := most_rounds(module):
@@ -462,6 +466,8 @@ def _for_warps(module: Module, unit: Chip, warps: int) -> Module | None:
 
 def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None = None) -> Module:
     module = recorder.run("order-loops", partial(order_loops, chip=unit), module, "gpu")
+    at_once = partial(copy_rounds_at_once, chip=unit)
+    module = recorder.run("copy-rounds-at-once", at_once, module, "gpu")
     own = partial(load_in_own_round, chip=unit)
     module = recorder.run("load-in-own-round", own, module, "gpu")
     module = recorder.run("load-once", load_once, module, "gpu")
@@ -474,6 +480,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
     steps = [
         ("assign-layouts", partial(_assign, unit=unit)),
         ("hoist-invariants", hoist_invariants),
+        ("read-in-place", partial(read_in_place, chip=unit)),
         ("raise-tma", partial(raise_tma, chip=unit, room=room)),
         ("flatten-boxes", partial(flatten_loops, chip=unit, boxes=True)),
         ("role-partition", partial(role_partition, chip=unit, room=room)),

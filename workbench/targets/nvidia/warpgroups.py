@@ -130,6 +130,8 @@ def obstacle_of_type(op: Dot, options: Mapping[str, Any]) -> str:
     into, unit = element_of(op.result.type), unit_of(op)
     if unit is None:
         return f"there is none for {a} and {b} into {into}"
+    if op.factors is not None:
+        return "its sums are multiplied by factors run by run, and each would be waited for"
     inner = shape_of(op.a.type)[-1]
     if inner % unit.k:
         return f"K = {inner} of {a} is no multiple of {unit.k}"

@@ -8,6 +8,9 @@ bits that weigh the same, a sign apart from the rest:
 
 Two such codes that lie 16 bits apart in a word take what one of them takes. Others are brought
 there first by a permute, and a shift where one of them lies higher in its byte than the other.
+
+Where all of it is put into the upper byte of a half, the four bytes of a word are put together at
+once, and permutes bring two of them above zeros.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ from dataclasses import dataclass, replace
 
 from workbench.ir import BF16, F16, Scalar, Value, element_of, shape_of
 from workbench.ops import Bitcast, Cast, Constant, Elementwise
-from workbench.targets.simt.fields import Field, field_of, shifts_of, spread
+from workbench.targets.llvm.emit import Emitter
+from workbench.targets.simt.fields import Field, field_of, four_of, shifts_of, spread
 from workbench.targets.simt.lowering import Lowering, llvm_type
 
 _WIDTH = 16
@@ -46,6 +50,11 @@ class Bits:
     def taken(self) -> int:
         """The bits that may be ones."""
         return self.ones | sum(map(_mask, self.fields))
+
+    @property
+    def by_bytes(self) -> bool:
+        """Whether four are put together at once: of several fields, with zeros for a low byte."""
+        return len(self.fields) > 1 and not self.taken & 0xFF
 
 
 def _mask(field: Field) -> int:
@@ -159,6 +168,23 @@ def _lifted(low: Lowering, bits: Bits) -> tuple[int, ...] | None:
     return None if shifts is None else shifts.by_register
 
 
+def _has_whole_words(low: Lowering, bits: Bits) -> bool:
+    """Say whether a thread has bytes by fours: fewer take less if put together two by two."""
+    field, layout = bits.fields[0], low.layout(bits.root)
+    if field.shifts is None:
+        own = layout.bases["register"]
+        return element_of(bits.root.type).bits == 8 and any(
+            all(
+                tuple(step * (other == axis) for other in range(layout.rank)) in own
+                for step in (1, 2)
+            )
+            for axis in range(layout.rank)
+        )
+    shifts = shifts_of(field, layout)
+    assert shifts is not None
+    return len({shift // 8 for shift in shifts.by_register}) == 4
+
+
 def _place_of(low: Lowering, bits: Bits, register: int) -> tuple[str, int]:
     """Return a word and the bit of it from which an element's fields are counted."""
     root, field = low.register(bits.root, register), bits.fields[0]
@@ -188,6 +214,9 @@ def _side_by_side(
     if words[0] == words[1] and abs(starts[0] - starts[1]) == _WIDTH:
         word, start = words[0], min(starts)
         back = 1 if starts[0] < starts[1] else -1
+    elif both[0].by_bytes and all(_has_whole_words(low, bits) for bits in both):
+        made = [_upper_bytes(low, both[0], w, s % 8) for w, s in zip(words, starts, strict=True)]
+        return low.packing.unpack(_above_zeros(low, made, [s // 8 for s in starts]), type)
     else:
         # Fields lie alike in both bytes, as high as they do in the one that has them higher.
         high = max(start % 8 for start in starts)
@@ -216,6 +245,48 @@ def _spread_bits(low: Lowering, bits: Bits, word: str, start: int) -> str:
         found = part if found is None else emit.bitwise("or", "i32", found, part)
     assert found is not None
     return emit.bitwise("or", "i32", found, str(_both(bits.ones))) if bits.ones else found
+
+
+def _upper_bytes(low: Lowering, bits: Bits, word: str, start: int) -> str:
+    """Return the upper bytes of four integers whose fields lie in a word's bytes, from a bit on.
+
+    A word is moved as a whole: what comes from a byte beside it no mask leaves.
+    """
+    emit, found = low.emit, None
+    for field in bits.fields:
+        by = field.scale - 8 - (start + field.start - bits.ends[0])
+        moved = emit.shift("shl" if by > 0 else "lshr", "i32", word, abs(by))
+        mask = low.chip.held(emit, four_of(_mask(field) >> 8))
+        part = emit.bitwise("and", "i32", moved, mask)
+        found = part if found is None else emit.bitwise("or", "i32", found, part)
+    assert found is not None
+    return emit.bitwise("or", "i32", found, str(four_of(bits.ones >> 8))) if bits.ones else found
+
+
+def _above_zeros(low: Lowering, words: Sequence[str], places: Sequence[int]) -> str:
+    """Return a word that has a byte of one word and one of another as its second and its fourth.
+
+    Bytes at one place are brought beside each other first, with those behind them.
+    """
+    emit, (first, second) = low.emit, places
+    if words[0] != words[1] and first == second:
+        pair, place = first & ~1, 2 * (first & 1)
+        order = (pair, 4 + pair, pair + 1, 5 + pair)
+        beside = _permuted(emit, words[0], words[1], order)
+        return _permuted(emit, beside, "0", (4, place, 4, place + 1))
+    if words[0] == words[1]:
+        return _permuted(emit, words[0], "0", (4, first, 4, second))
+    both = _permuted(emit, words[0], words[1], (first, first, 4 + second, 4 + second))
+    return emit.bitwise("and", "i32", both, str(_both(0xFF00)))
+
+
+def _permuted(emit: Emitter, first: str, second: str, order: Sequence[int]) -> str:
+    """Return a word of four of the bytes of two words."""
+    bytes_ = (emit.pure(f"bitcast i32 {word} to <4 x i8>") for word in (first, second))
+    a, b = bytes_
+    places = ", ".join(f"i32 {i}" for i in order)
+    both = emit.pure(f"shufflevector <4 x i8> {a}, <4 x i8> {b}, <4 x i32> <{places}>")
+    return emit.pure(f"bitcast <4 x i8> {both} to i32")
 
 
 def _both(half: int) -> int:

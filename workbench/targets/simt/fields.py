@@ -413,8 +413,8 @@ def _code(emit: Emitter, number: _Number, word: str) -> str:
     """Return a word of four bytes that hold a field alone, its sign inverted."""
     code = _shifted(emit, number, word)
     if number.mask != 0xFF:
-        code = emit.bitwise("and", "i32", code, str(_four(number.mask)))
-    return emit.bitwise("xor", "i32", code, str(_four(number.sign))) if number.sign else code
+        code = emit.bitwise("and", "i32", code, str(four_of(number.mask)))
+    return emit.bitwise("xor", "i32", code, str(four_of(number.sign))) if number.sign else code
 
 
 def _spread_apart(low: Lowering, number: _Number, word: str, place: int) -> str:
@@ -429,7 +429,7 @@ def _spread_apart(low: Lowering, number: _Number, word: str, place: int) -> str:
     return emit.bitwise("xor", "i32", held, str(code | code << 16))
 
 
-def _four(byte: int) -> int:
+def four_of(byte: int) -> int:
     """Return a word of four such bytes, as LLVM writes an i32."""
     word = byte * 0x01010101
     return word - (1 << 32) if word >> 31 else word
@@ -439,7 +439,7 @@ def _widened(low: Lowering, word: str, half: int, high: int) -> str:
     """Return two of a word's bytes, each under the byte `high`, as an i32."""
     emit = low.emit
     codes = emit.pure(f"bitcast i32 {word} to <4 x i8>")
-    above = emit.pure(f"bitcast i32 {low.chip.held(emit, _four(high))} to <4 x i8>")
+    above = emit.pure(f"bitcast i32 {low.chip.held(emit, four_of(high))} to <4 x i8>")
     order = ", ".join(f"i32 {i}" for i in (2 * half, 4, 2 * half + 1, 4))
     both = emit.pure(f"shufflevector <4 x i8> {codes}, <4 x i8> {above}, <4 x i32> <{order}>")
     return emit.pure(f"bitcast <4 x i8> {both} to i32")
@@ -482,6 +482,7 @@ __all__ = [
     "Field",
     "differences_of_fields",
     "field_of",
+    "four_of",
     "lies_apart",
     "neighbours_of_fields",
     "numbers_of_field",

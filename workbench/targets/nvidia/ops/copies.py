@@ -4,9 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from workbench.ir import Effect, Effects, Frame, Op, Value, attribute, reads, shape_of
+from workbench.ir import (
+    Effect,
+    Effects,
+    Frame,
+    Op,
+    Shared,
+    Value,
+    attribute,
+    element_of,
+    reads,
+    shape_of,
+    writes,
+)
 from workbench.ops.memory import pointee_of
 from workbench.ops.numbers import round_to
+from workbench.source import ShapeError
 from workbench.targets.simt.ops.shared import place_of, slot_of, stored, verify_slot
 
 #: Orders the copies of this thread with what it does itself, nobody else's accesses.
@@ -79,3 +92,39 @@ class WaitCopies(Op, mnemonic="gpu.wait_copies", effects=_COPY_FENCE, exact=True
             for where, values, place in groups.pop(0):
                 where[...] = values
                 stored(frame).add(place)
+
+
+class CopyRounds(Op, mnemonic="gpu.copy_rounds", exact=True):
+    """Fill all slots of a buffer: slot t with what lies t elements behind the pointers.
+
+    The pointers are as many elements apart along `axis` as there are slots, so a row of a tile is
+    one run of memory, each byte of which is copied once. The first of each 16 bytes of elements
+    along `axis` (of one mask) points at a multiple of 16 bytes. Masked-off elements become 0.
+
+        gpu.copy_rounds %0, %1 mask %2 {axis = 1}
+    """
+
+    pointers: Value
+    buffer: Value
+    mask: Value | None = None
+    axis: int = attribute(default=0)
+
+    def verify(self) -> None:
+        buffer, pointers = self.buffer.type, self.pointers.type
+        fits = isinstance(buffer, Shared) and buffer.slots > 0
+        fits = fits and shape_of(buffer) == shape_of(pointers)
+        if not fits or element_of(buffer) != pointee_of(pointers):
+            raise ShapeError(f"{self.name} of {pointers} does not fill a {buffer}", self.span)
+
+    def own_effects(self) -> Effects:
+        return (reads("global", self.pointers), writes("shared", self.buffer))
+
+    def interpret(self, frame: Frame) -> None:
+        element = pointee_of(self.pointers.type)
+        live = np.broadcast_to(frame.get(self.mask, True), shape_of(self.pointers.type))
+        slots = frame.memory[int(frame[self.buffer])]
+        for slot in range(slots.shape[0]):
+            places = frame[self.pointers] + slot * element.itemsize
+            values = frame.read(self, places, live, element)
+            slots[slot] = np.where(live, values, round_to(np.zeros(1), element))
+            stored(frame).add((int(frame[self.buffer]), slot))

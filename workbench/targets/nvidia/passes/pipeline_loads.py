@@ -59,7 +59,7 @@ from workbench.targets.nvidia.passes.overlap_products import (
     registers_needed,
     stored_bytes,
 )
-from workbench.targets.nvidia.passes.ring_loops import Plan, RingLoop, begun_once
+from workbench.targets.nvidia.passes.ring_loops import Plan, RingLoop, begun_once, tiles_of
 from workbench.targets.simt.ops import roles_of
 from workbench.targets.simt.passes.costs import vector_width
 from workbench.targets.simt.passes.rounds import counts_ahead
@@ -432,7 +432,7 @@ def _goes_on(early: Early, found: list[Staged]) -> Op | None:
     )
     if not alone or later.sums not in arguments or not read:
         return None
-    held, others = later.held, later.operands - read
+    held, others = later.held, tiles_of(later) - read
     in_parts = held is not None and others <= {held} and held.op in loop.body.ops
     if others and not (in_parts and known.on.options.get(COMPUTED_FIRST, True)):
         return None
@@ -454,14 +454,14 @@ def _beside(early: Early, found: list[Staged]) -> Op | None:
     read = {place.operand for staged in found for place in staged.in_place if place.op is product}
     by_threads = any(staged.is_vectors for staged in found)
     stored = any(staged.through_registers for staged in found)
-    return product if by_threads and not stored and later.operands <= read else None
+    return product if by_threads and not stored and tiles_of(later) <= read else None
 
 
 def _is_computed(product: Op, early: Early, found: list[Staged]) -> bool:
     """Say whether an operand of a product is none that it reads in a ring."""
     later = early.known.rules.later_of(product)
     read = {place.operand for staged in found for place in staged.in_place if place.op is product}
-    return later is not None and not later.operands <= read
+    return later is not None and not tiles_of(later) <= read
 
 
 def _inside(op: Op) -> list[Op]:

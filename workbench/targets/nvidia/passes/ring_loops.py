@@ -31,6 +31,7 @@ from workbench.targets.simt.ops import (
     SharedStore,
     WarpBarrier,
 )
+from workbench.targets.simt.passes.costs import vector_width
 from workbench.targets.simt.passes.rounds import (
     another,
     next_slot,
@@ -39,6 +40,7 @@ from workbench.targets.simt.passes.rounds import (
     reading_from,
 )
 from workbench.targets.simt.passes.staged_loads import Early, Read, Staged, User
+from workbench.targets.simt.rules import Later
 
 #: Rounds of loads into registers that are under way before a loop: there are no sums yet.
 _AT_ONCE = 2
@@ -77,6 +79,11 @@ class _Carried:
         self.inits.append(init)
         self.inside.append(Value(init.type, hint or init.hint))
         return self.inside[-1]
+
+
+def tiles_of(later: Later) -> frozenset[Value]:
+    """Return the tiles that an op goes on reading: what lies in buffers stays there in a loop."""
+    return frozenset(value for value in later.operands if isinstance(value.type, Tile))
 
 
 class RingLoop:
@@ -148,6 +155,7 @@ class RingLoop:
         with builder.block() as body:
             self._meet_for_copies()
             self._store(held, held_slot)
+            self._keep_loads_behind()
             # Copies come first: a warp that starts a product waits there until the one before is
             # nearly done (measured: 0.93 of cuBLAS this way, 0.86 with the product first).
             moved: dict[Value, Value] = {}
@@ -183,6 +191,24 @@ class RingLoop:
             builder.insert(loop.body.terminator.changed(values=(*yields, *ends)))
         block = Block((*arguments, *carried.inside), tuple(body))
         return builder.insert(loop.changed(inits=(*loop.inits, *carried.inits), body=block))
+
+    def _keep_loads_behind(self) -> None:
+        """Have loads of single elements start behind the fence, which would wait for them.
+
+        ptxas moves them in front of it, where there are many: so little at a time that no copy
+        would bring it.
+        """
+        on = self.early.known.on
+        for staged in self.found:
+            access, layout = staged.access, layout_of(staged.load.result.type)
+            if not staged.through_registers or access is None or layout is None:
+                continue
+            size = element_of(staged.load.result.type).itemsize
+            pointers, mask, most = access.pointers, access.mask, on.chip.widest_bytes
+            width, _ = vector_width(on.facts, pointers, mask, layout, size, most)
+            if width * size < on.chip.least_copied_bytes:
+                self.builder.insert(WarpBarrier())
+                return
 
     def _meet_for_copies(self) -> None:
         """Have all threads see what copies have brought for a round."""
@@ -428,7 +454,7 @@ class _Reading:
             fields |= place.how.fields(buffer, self.slot)
         if op in (plan.product, plan.beside) and later is not None:
             fields |= later.going(1)
-            if later.operands - {place.operand for place, _ in self.places[id(op)]}:
+            if tiles_of(later) - {place.operand for place, _ in self.places[id(op)]}:
                 fields |= later.in_parts(2)
         self._insert(op, reading_from(op, self.values, fields))
 

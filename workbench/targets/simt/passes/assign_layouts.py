@@ -189,6 +189,8 @@ class _Applier:
             results = plan.becomes(self.builder, operands)
         else:
             fields = self.bodies(op) if op.regions else {}
+            if op.results and isinstance(held := op.attributes.get("type"), Tile):
+                fields, given = {"type": held.with_layout(given[0])}, ()
             results = self.place(op, operands, given or None, **fields).results
         for old, now in zip(op.results, results, strict=True):
             self.values[old] = self.settled(old, now)

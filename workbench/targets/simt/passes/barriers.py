@@ -30,6 +30,7 @@ from itertools import product
 from typing import Any
 
 from workbench.ir import (
+    I1,
     U64,
     Block,
     Builder,
@@ -42,7 +43,7 @@ from workbench.ir import (
     shape_of,
     walk,
 )
-from workbench.ops import Bitcast, Constant, Elementwise, pointee_of
+from workbench.ops import Bitcast, Constant, Elementwise, For, If, Yield, counted, pointee_of
 from workbench.passes.manager import Remarks
 from workbench.targets.simt.corners import Elements
 from workbench.targets.simt.lowering import used_values
@@ -50,6 +51,7 @@ from workbench.targets.simt.ops import BlockBarrier, is_persistent
 from workbench.targets.simt.passes.going import Going, goes_on
 from workbench.targets.simt.passes.hazards import Access, Doubt, Hazards, Overlap, words_of
 from workbench.targets.simt.passes.reaches import MeetAnywhere, UnknownError
+from workbench.targets.simt.passes.rounds import reading_from
 from workbench.targets.simt.passes.shared_memory import scratch_of
 from workbench.targets.simt.rules import Device
 
@@ -57,6 +59,8 @@ from workbench.targets.simt.rules import Device
 #: compared at the kernel's start count apart.
 MOST_DOUBTS = 6
 MOST_DOUBTS_AT_START = 16
+#: Rounds whose barriers cost less than such a question.
+FEW_ROUNDS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +180,8 @@ class _Near:
     names: tuple[str, ...]
     ops: tuple[Op, ...]
     meet: Value
+    #: The loop that asks, if its rounds are all that there are.
+    loop: Op | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +211,10 @@ class _Barriers:
         self.costs = is_persistent(module)
         #: Whether what is written at the kernel's start holds for all that follows.
         self.starts = not self.costs and not any(op.side_by_side for op in module.walk())
-        self._near: dict[frozenset[Value | str | None], _Near | None] = {}
-        #: How many loops are around.
+        self._near: dict[tuple[Op | None, frozenset[Value | str | None]], _Near | None] = {}
+        #: How many loops are around, and the outermost.
         self.depth = 0
+        self.loop: Op | None = None
         #: What has to be written at the kernel's start.
         self.first: dict[_Near, None] = {}
         #: Ops whose operands are known where code is being written.
@@ -252,8 +259,10 @@ class _Barriers:
             self.builder.insert(op)
 
     def regions(self, op: Op, pending: _Pending, write: bool) -> None:
-        if write and op.repeats and not self.depth:
-            self.settle_before(op, pending)
+        if op.repeats and not self.depth:
+            self.loop = op
+            if write:
+                self.settle_before(op, pending)
         self.depth += op.repeats
         ends = [self.left_by(region) for region in op.regions]
         entry = pending.copy()
@@ -263,7 +272,8 @@ class _Barriers:
                 left = end.of_memory_shared() if op.per_program else end
                 entry.add(left, round_of=op)
         if write:
-            self.builder.insert(self.rewritten(op, entry))
+            new = self.rewritten(op, entry)
+            self.builder.insert(self.asking(new) if op is self.loop else new)
         for end in ends:
             pending.add(end)
         self.depth -= op.repeats
@@ -273,6 +283,8 @@ class _Barriers:
 
         One barrier costs less than asking whether several arguments overlap.
         """
+        if self.warps == 1:
+            return
         self.depth += 1
         inside = [
             Access(op, effect)
@@ -381,8 +393,8 @@ class _Barriers:
             for other in pending.accesses:
                 if not self.hazards.meet(other, access):
                     continue
-                doubt = self.doubt(other, access)
-                if doubt is None:
+                doubt = None if self.warps == 1 else self.doubt(other, access)
+                if doubt is None:  # or lanes alone wait for each other, which costs nothing
                     return _Wait(words_of(other, access))
                 if doubt in pending.asked.get(other, ()):
                     continue
@@ -443,7 +455,8 @@ class _Barriers:
             return None
         one, other = first.effect, second.effect
         names = (*self.hazards.roots(one), *self.hazards.roots(other))
-        key = frozenset((one.through, other.through) if self.depth else names)
+        here = (one.through, other.through) if self.depth else names
+        key = self.loop if self.depth else None, frozenset(here)
         if key not in self._near:
             self._near[key] = None
             asking = MeetAnywhere(self.module, self.hazards.facts, self.builder)
@@ -451,10 +464,36 @@ class _Barriers:
             self.builder.span, self.builder.origins = second.op.span, (second.op.id,)
             with suppress(UnknownError), self.builder.block() as ops:
                 sides = [(one,), (other,)] if self.depth else map(self.through, names)
-                meet = asking.ask(*sides)
-                self._near[key] = _Near(names, tuple(ops), meet)
+                meet, alone = asking.ask(*sides), self.depth and self.alone()
+                self._near[key] = _Near(names, tuple(ops), meet, self.loop if alone else None)
             self.builder.span, self.builder.origins = before
         return self._near[key]
+
+    def asking(self, loop: Op) -> Op:
+        """Return a loop behind what it asks; where it has few rounds nothing is, and all meet."""
+        builder, rounds = self.builder, self.alone()
+        nears = [near for near in self.first if near.loop is self.loop]
+        if not nears or rounds is None:
+            return loop
+        for near in nears:
+            del self.first[near]
+        asking = MeetAnywhere(self.module, self.hazards.facts, builder)
+        few = asking.ends_after(FEW_ROUNDS, rounds.counter)
+        yes = builder.add(Constant(1, I1))
+        asks, meets = [op for near in nears for op in near.ops], tuple(n.meet for n in nears)
+        with builder.block() as then:
+            builder.insert(Yield((yes,) * len(nears)))
+        with builder.block(asks) as otherwise:
+            builder.insert(Yield(meets))
+        made = builder.insert(If(few, Block((), tuple(then)), Block((), tuple(otherwise))))
+        new = reading_from(loop, dict(zip(meets, made.results, strict=True)))
+        regions = [spec.name for spec in loop.fields if spec.role == "region"]
+        return loop.noted(**{name: getattr(new, name) for name in regions})
+
+    def alone(self) -> For | None:
+        """Return the loop around, if it has none inside and may be counted."""
+        loop = None if self.loop is None else counted(self.loop)
+        return loop if loop and not any(op.repeats for op in walk(loop.body)) else None
 
     @cached_property
     def takes_turns(self) -> bool:

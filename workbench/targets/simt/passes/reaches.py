@@ -11,7 +11,7 @@ from functools import partial, reduce
 
 from workbench.analysis.affine import Affine
 from workbench.analysis.forms import Atom, Form, number
-from workbench.ir import I1, I64, Builder, Effect, Module, Pointer, Value, element_of, shape_of
+from workbench.ir import I1, I64, U64, Builder, Effect, Module, Pointer, Value, element_of, shape_of
 from workbench.ops import (
     Bitcast,
     Cast,
@@ -91,9 +91,9 @@ class Reaches:
 
     def rounds(self, distance: Value, each: Value) -> Ends:
         """Return the numbers of the rounds that go over a distance by steps above 0."""
-        last = self.of("div", self.of("sub", distance, self.number(1)), each)
         zero = self.number(0)
-        return zero, self.of("max", last, zero)
+        past = self.of("max", self.of("sub", distance, self.number(1)), zero)
+        return zero, self.of("div", past, each)  # what is not negative is shifted
 
     def wide(self, value: Value) -> Value:
         """Return an integer in 64 bits."""
@@ -184,12 +184,23 @@ class MeetAnywhere:
 
         Raises UnknownError where the arguments of the launch do not tell where these are.
         """
-        reaches = Reaches(self._module, self._facts, self._builder, self._trips, lambda _: None)
-        self._reaches = reaches
+        self._reaches = reaches = self._writer()
         (low, high), (first, last) = self._hull(one), self._hull(other)
-        near = reaches.of("and", reaches.of("le", low, last), reaches.of("le", first, high))
+        # first <= high and low <= last, in one comparison: 0 <= high - first <= both lengths.
+        lengths = reaches.of("add", reaches.of("sub", high, low), reaches.of("sub", last, first))
+        past = reaches.of("sub", high, first)
+        near = reaches.of("le", *(self._builder.add(Bitcast(v, U64)) for v in (past, lengths)))
         wraps = [reaches.of("xor", v, self._builder.add(Constant(1, I1))) for v in reaches.beside]
         return reduce(lambda found, value: reaches.of("or", found, value), wraps, near)
+
+    def ends_after(self, rounds: int, counter: Value) -> Value:
+        """Return whether a loop has at most so many rounds."""
+        self._reaches = reaches = self._writer()
+        step, distance = self._distance(counter)
+        return reaches.of("le", distance, reaches.number(rounds * step))
+
+    def _writer(self) -> Reaches:
+        return Reaches(self._module, self._facts, self._builder, self._trips, lambda _: None)
 
     def _hull(self, accesses: Iterable[Effect]) -> Ends:
         """Return the first and last byte of all of some accesses; many lie side by side."""
@@ -209,6 +220,11 @@ class MeetAnywhere:
         return reduce(partial(reaches.of, "min"), lows), reduce(partial(reaches.of, "max"), highs)
 
     def _trips(self, counter: Value) -> Ends:
+        step, distance = self._distance(counter)
+        return self._reaches.rounds(distance, self._reaches.number(step))
+
+    def _distance(self, counter: Value) -> tuple[int, Value]:
+        """Return the step of a loop and how far its counter goes."""
         loop, reaches = self._counters.get(counter), self._reaches
         step = None if loop is None else constant_of(loop.step)
         if loop is None or step is None or step <= 0:
@@ -216,5 +232,4 @@ class MeetAnywhere:
         lower, upper = (self._facts.form(value) for value in (loop.lower, loop.upper))
         if lower is None or upper is None:
             raise UnknownError
-        distance = reaches.of("sub", reaches.ends(upper, ())[1], reaches.ends(lower, ())[0])
-        return reaches.rounds(distance, reaches.number(step))
+        return step, reaches.of("sub", reaches.ends(upper, ())[1], reaches.ends(lower, ())[0])
