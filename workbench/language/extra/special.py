@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from workbench.language import arithmetic, casts, floats
+from workbench.language import arithmetic, casts, floats, functions
 from workbench.language.dtypes import float32, float64, int32
 from workbench.language.extra import bessel_tables as tables
 from workbench.language.shapes import broadcast_tensor, common_shape
@@ -19,7 +19,7 @@ from workbench.language.values import describe, tensor, to_tensor
 from workbench.source import KernelTypeError
 
 # Tensors get their operators when the language is put together (methods.py).
-tl: Any = arithmetic
+tl: Any = functions
 binary: Any = arithmetic.binary
 where: Any = arithmetic.where
 cast_tensor: Any = casts.cast_tensor
