@@ -155,12 +155,15 @@ def unread(module: Module) -> frozenset[int]:
 
     They are in no target's code, so they may point anywhere.
     """
-    used = {operand for op in module.walk() for operand in op.operands}
-    return frozenset(
-        op.id
-        for op in module.walk()
-        if op.removable and used.isdisjoint(op.results) and accessed(op)[0] is not None
-    )
+    ops, gone = {op.id: op for op in module.walk()}, dict[int, Op]()
+    while True:
+        left = [op for op in ops.values() if op.id not in gone]
+        used = {operand for op in left for operand in op.operands}
+        used.update(v for op in left for region in op.regions for v in region.yields)
+        more = {op.id: op for op in left if op.removable and used.isdisjoint(op.results)}
+        if not more:
+            return frozenset(n for n, op in gone.items() if accessed(op)[0] is not None)
+        gone |= more
 
 
 def writers(module: Module) -> Iterator[Op]:

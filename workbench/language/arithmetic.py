@@ -245,7 +245,8 @@ def compare(symbol: str, a: Any, b: Any) -> tensor:
             f"'{symbol}' does not compare pointers: {describe(x)} and {describe(y)}",
             hint="cast both to tl.int64"
             if x.dtype.is_ptr() and y.dtype.is_ptr()
-            else "the number that a tensor holds is passed as n.item(), or loaded by tl.load(n)",
+            else "pointer.to(tl.int1) says whether there is one; the number that a tensor holds "
+            "is passed as n.item(), or loaded by tl.load(n)",
         )
     to = promote(x.dtype, y.dtype, symbol)
     if x.constant is not None and y.constant is not None and not x.shape and not y.shape:
@@ -325,7 +326,9 @@ def _need_bool(x: tensor, word: str) -> None:
     if x.dtype != int1:
         raise KernelTypeError(
             f"'{word}' needs a condition (int1), got {describe(x)}",
-            hint="compare it first, e.g. x != 0",
+            hint="cast it first: pointer.to(tl.int1)"
+            if x.dtype.is_ptr()
+            else "compare it first, e.g. x != 0",
         )
 
 

@@ -41,13 +41,17 @@ def float_function(function: str, x: Any) -> tensor:
     return elementwise(function, value)
 
 
+def _real_beside(value: tensor, to: Any, function: str) -> tensor:
+    """Return an operand as a float; beside an fp64 an integer is one, which holds more of it."""
+    whole = to == float64 and value.constant is None and value.dtype.is_int()
+    return cast_tensor(value, float64) if whole else real(value, function)
+
+
 def real_functions(function: str, *inputs: Any) -> tensor:
     """Return a function of several fp32 or fp64 operands; whatever is narrower is widened."""
-    values = [real(to_tensor(x), function) for x in inputs]
-    doubles = [
-        v for v, x in zip(values, inputs, strict=True) if v.dtype == float64 and not is_number(x)
-    ]
+    doubles = [x for x in inputs if not is_number(x) and to_tensor(x).dtype == float64]
     to = float64 if doubles else float32
+    values = [_real_beside(to_tensor(x), to, function) for x in inputs]
     narrow = [v for v in map(to_tensor, inputs) if v.constant is None and v.dtype != to]
     if narrow:
         current().superset(f"{function} of {narrow[0].dtype}; it is computed in {to}")

@@ -28,7 +28,7 @@ def _exact(value: Any) -> Any:
     kind = value.__class__
     if kind is int or kind is bool or kind is str or value is None:
         return kind, value
-    if isinstance(value, float):
+    if kind is float:
         return kind, float.hex(value)
     if isinstance(value, tuple):
         return kind, *_exact_items(cast("tuple[Any, ...]", value))

@@ -96,7 +96,8 @@ entry:
   %count = load i64, ptr %count_at
   %many = load ptr, ptr %record
   %values = alloca i64, i64 %count, align 16
-  br label %head
+  %grid = alloca [3 x i64], align 16
+{programs}  br label %head
 head:
   %n = phi i64 [ 0, %entry ], [ %next, %copy ]
   %left = icmp slt i64 %n, %count
@@ -110,7 +111,7 @@ copy:
   store i64 %value, ptr %to
   br label %head
 choose:
-  %said = call i64 @{holds}(ptr %program, ptr %values, ptr null)
+  %said = call i64 @{holds}(ptr %program, ptr %values, ptr %grid)
   %yes = icmp ne i64 %said, 0
   %function = select i1 %yes, ptr %few, ptr %many
   %code = call i32 inttoptr (i64 {address} to ptr)(
@@ -123,7 +124,13 @@ choose:
 @cache
 def _choosing(address: int) -> Code:
     numbers = ", ".join(f"i32 %n{number}" for number in range(7))
-    text = _CHOOSING.format(numbers=numbers, holds=INTERPRETER, address=address)
+    programs = "".join(
+        f"  %g{axis} = sext i32 %n{axis} to i64\n"
+        f"  %at{axis} = getelementptr i64, ptr %grid, i64 {axis}\n"
+        f"  store i64 %g{axis}, ptr %at{axis}\n"
+        for axis in range(3)
+    )
+    text = _CHOOSING.format(numbers=numbers, programs=programs, holds=INTERPRETER, address=address)
     return Code(llvm_interpreter() + text)
 
 

@@ -9,13 +9,15 @@ from typing import Any, cast
 
 from workbench.source.watched import Watched
 
+#: Attributes by which it is read.
+READING = frozenset({"environ", "environb", "getenv", "getenvb"})
 #: Functions that read the environment, where its object itself is not met.
 _READERS = (os.getenv, getattr(os, "getenvb", None))
 
 
 def is_environment(value: Any) -> bool:
-    """Say whether a value is the environment, or what reads it."""
-    return type(value) is type(os.environ) or any(value is one for one in _READERS)
+    """Say whether a value is the environment, what reads it, or the module that has both."""
+    return value is os or type(value) is type(os.environ) or any(value is one for one in _READERS)
 
 
 def watch_environment(
@@ -41,8 +43,13 @@ def watch_environment(
     missing = [encode(text) for text in texts if text not in os.environ]
     watched.absent(held, held, missing)
     if everything or begins:
-        count = len(held)
-        watched.check((id(held), count), lambda: len(held) == count)
+        first: tuple[Any, ...] = tuple(map(encode, begins))
+
+        def count() -> int:
+            return sum(everything or name.startswith(first) for name in held)
+
+        before = count()
+        watched.check((id(held), first, everything, before), lambda: count() == before)
     return [(name, _digest(os.environ[name])) for name in here]
 
 

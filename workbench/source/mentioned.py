@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dis
+import os
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -29,11 +30,15 @@ class Mentioned:
         outer: names looked up outside, in order, with how each is used.
         attributes: names of attributes that are read of anything.
         texts: constants that may be names of attributes.
+        variables: constants that may be names of variables of the environment.
+        makes_texts: whether texts are put together, or taken from what is gone through.
     """
 
     outer: Mapping[str, frozenset[Chain]]
     attributes: frozenset[str]
     texts: frozenset[str]
+    variables: frozenset[str]
+    makes_texts: bool
 
 
 @lru_cache(maxsize=256)
@@ -44,7 +49,10 @@ def mentioned(code: types.CodeType) -> Mentioned:
     texts: set[str] = set()
     _read(code, frozenset(code.co_freevars), outer, attributes, texts)
     found = {name: frozenset(chains) for name, chains in outer.items() if name.isidentifier()}
-    return Mentioned(found, frozenset(attributes), frozenset(texts))
+    names = frozenset(text for text in texts if len(text) < 256 and text.isidentifier())
+    makes = _MADE in texts or not _MAKING.isdisjoint(attributes)
+    texts.discard(_MADE)
+    return Mentioned(found, frozenset(attributes), names, frozenset(texts), makes)
 
 
 def _read(
@@ -62,6 +70,8 @@ def _read(
         word = step.opname
         if word in _ATTRIBUTES:
             attributes.add(step.argval)
+        elif word in _PUT_TOGETHER or (word == "BINARY_OP" and step.argrepr in _JOINING):
+            texts.add(_MADE)
         if chain is not None:
             if chain.goes_on(step):
                 continue
@@ -74,7 +84,7 @@ def _read(
         if isinstance(constant, types.CodeType):
             _read(constant, free, outer, attributes, texts)
         else:
-            texts.update(_names_in(constant))
+            texts.update(_texts_in(constant))
 
 
 class _Use:
@@ -105,19 +115,31 @@ class _Use:
         return True
 
 
+#: What stands among texts for those that are put together, and the instructions that do that.
+_MADE = "\0"
+_PUT_TOGETHER = ("BUILD_STRING", "FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC")
+_JOINING = ("+", "+=", "%", "%=", "*", "*=")
+#: Methods of texts that make others, and those that go through a mapping.
+_MAKING = frozenset({
+    "capitalize", "casefold", "copy", "decode", "encode", "expandvars", "format", "format_map",
+    "items", "join", "keys", "lower", "lstrip", "partition", "pop", "popitem", "removeprefix",
+    "removesuffix", "replace", "rpartition", "rstrip", "split", "splitlines", "strip", "swapcase",
+    "title", "translate", "upper", "values", "zfill",
+})  # fmt: skip
 #: Instructions that look a name up outside the function, and those that may.
 _GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 _CELLS = ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD", "IMPORT_FROM")
 
 
-def _names_in(constant: object) -> Iterator[str]:
+def _texts_in(constant: object) -> Iterator[str]:
     if isinstance(constant, str):
-        if len(constant) < 256 and constant.isidentifier():
-            yield constant
+        yield constant
+    elif isinstance(constant, bytes):
+        yield os.fsdecode(constant)
     elif isinstance(constant, tuple | frozenset):
         for item in cast("tuple[object, ...]", constant):
-            yield from _names_in(item)
+            yield from _texts_in(item)
 
 
 def chains_of(code: types.CodeType, name: str) -> Iterator[Chain]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from hashlib import sha256
 from typing import Any, cast
 
 from workbench.source.digests import Arrays, unique_text
-from workbench.source.environment import is_environment, watch_environment
+from workbench.source.environment import READING, is_environment, watch_environment
 from workbench.source.kernels import KernelSource, kernel_source
 from workbench.source.looking import (
     OURS,
@@ -134,6 +135,8 @@ class Walk:
         #: Texts in code: what may name a variable of the environment, which somebody reads or not.
         self._texts: set[str] = set()
         self._reads_environment = False
+        #: Whether code that reads the environment may compute which variable.
+        self._computes_variables = False
         self._visited: set[int] = set()
         self._arrays = Arrays(self._say, self._watched)
 
@@ -160,7 +163,7 @@ class Walk:
         for holder in self._holders.values():
             self._watch(holder)
         if self._reads_environment:
-            computed = self._everything
+            computed = self._everything or self._computes_variables
             for name, text in watch_environment(self._texts, self._watched, everything=computed):
                 self._say(f"environment {name}", text)
         if self._watched:
@@ -199,7 +202,9 @@ class Walk:
             names, more = names_in_text(source)
             outer, attributes = dict.fromkeys([*outer, *names], _ITSELF), attributes | more
         self._names |= attributes
-        self._texts |= read.texts
+        self._texts |= read.variables
+        if read.makes_texts and not READING.isdisjoint(read.attributes | outer.keys()):
+            self._computes_variables = True
         if attributes & _LOOKING or not _VARS.isdisjoint(outer) or computes_names(outer, source):
             self._everything = True
         named = function.__kwdefaults__
@@ -433,9 +438,11 @@ class Walk:
     # -- values ---------------------------------------------------------------------------
     def _take(self, where: str, value: Any, goes: bool) -> None:
         """Write down what a value is, and have what it holds looked at."""
+        self._note_texts(value)
         if is_plain(value):
             self._say(where, plain_text(value))
         elif is_a(value, types.ModuleType):
+            self._reads_environment |= goes and is_environment(value)
             if goes and not is_ours(value) and not is_library_module(value):
                 self._open(where, value)
         elif (before := self._seen.get(id(value))) is not None:
@@ -451,6 +458,14 @@ class Walk:
             else:
                 self._everything = self._everything or asks_by_name(value)
                 self._take_new(where, value, goes)
+
+    def _note_texts(self, *values: Any) -> None:
+        """Write down texts, which may name variables of the environment."""
+        for value in values:
+            if is_a(value, str):
+                self._texts.add(str.__str__(value))
+            elif type(value) is bytes:
+                self._texts.add(os.fsdecode(value))
 
     def _take_new(self, where: str, value: Any, goes: bool) -> None:
         source = source_of(value)
@@ -528,6 +543,7 @@ class Walk:
             self._push(f"{where}.{special}", slot_or_absent(members[special], value))
 
     def _take_items(self, where: str, name: str, value: Any, items: tuple[Any, ...]) -> None:
+        self._note_texts(*items)
         if not is_a(value, tuple, frozenset):
             self._watched.contents(value, tuple(items), _items)
         if is_a(value, set, frozenset):

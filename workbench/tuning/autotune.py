@@ -17,7 +17,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from numbers import Number
+from numbers import Integral, Number
 from typing import Any
 
 from workbench.devices import arrays
@@ -455,21 +455,24 @@ def _pruning(given: Any) -> dict[str, Any]:
     hint = 'e.g. {"early_config_prune": function} or {"perf_model": function, "top_k": 3}'
     found = by_name(given or {}, what, hint)
     for word, value in found.items():
+        if value is None:
+            continue
         if word == "top_k":
             _most(value, 1)
         elif word not in ("early_config_prune", "perf_model"):
             raise OptionError(f"{what}, got {shown(word)}", hint=hint, code="K112")
-        elif value is not None:
+        else:
             function(value, f"{word} of prune_configs_by is a function", hint)
-    return found
+    return {word: value for word, value in found.items() if value is not None}
 
 
 def _most(top_k: Any, count: int) -> int:
-    if isinstance(top_k, float) and top_k <= 1.0:
+    if isinstance(top_k, float) and 0.0 < top_k <= 1.0:
         return max(1, int(count * top_k))
-    if not isinstance(top_k, int):
-        raise wrong_kind("top_k is an int, or a float up to 1.0", top_k, 'e.g. {"top_k": 3}')
-    return top_k
+    if not isinstance(top_k, Integral) or top_k < 1:
+        what = "top_k is an int from 1 on, or a part of all, a float up to 1.0"
+        raise wrong_kind(what, top_k, 'e.g. {"top_k": 3}')
+    return int(top_k)
 
 
 def _quantiles(times: Any) -> list[float]:

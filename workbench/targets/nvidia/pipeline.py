@@ -30,7 +30,7 @@ from workbench.targets.nvidia.dots import options_for_weights
 from workbench.targets.nvidia.launch_attributes import attributes_of, note_attributes
 from workbench.targets.nvidia.listing import ptx_rows, sass_rows
 from workbench.targets.nvidia.map_words import made_parameters
-from workbench.targets.nvidia.ops import TensorLoad
+from workbench.targets.nvidia.ops import CopyRounds, TensorLoad
 from workbench.targets.nvidia.passes.expand_roles import expand_roles
 from workbench.targets.nvidia.passes.keep_extremes import keep_extremes
 from workbench.targets.nvidia.passes.leave_stores import leave_stores
@@ -225,7 +225,8 @@ def _fitted(tiles: Module, module: Module, way: _Way) -> Module:
     """Return GPU IR whose buffers fit, if rings of less room or no warpgroups make them fit.
 
     What the author asked for stays: a slot more for a product in flight and stages that nobody
-    asked for are given up, then products by warpgroups, whose operands all lie in shared memory.
+    asked for are given up, then rounds that are copied at once, then products by warpgroups, whose
+    operands all lie in shared memory.
     """
     room = way.room(module)
     if room is None:
@@ -237,7 +238,13 @@ def _fitted(tiles: Module, module: Module, way: _Way) -> Module:
             "not persistent: rings do not fit shared memory beside what else a program keeps there"
         )
         return _fitted(off, way.take(off, text), way)
-    if way.room(smaller) is None or not tiles.attributes.get("wgmma", True):
+    if way.room(smaller) is None:
+        return smaller
+    if any(isinstance(op, CopyRounds) for op in smaller.walk()):
+        off = _with(tiles, rounds_at_once=False)
+        text = "rounds that read one run of memory are not copied at once: that does not fit"
+        return _fitted(off, way.take(off, text), way)
+    if not tiles.attributes.get("wgmma", True):
         return smaller
     off = _with(tiles, wgmma=False)
     by_warps = _gpu_passes(off, way.unit, Recorder())

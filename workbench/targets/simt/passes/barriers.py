@@ -477,10 +477,19 @@ class _Barriers:
             return loop
         for near in nears:
             del self.first[near]
+        asks = [op for near in nears for op in near.ops]
         asking = MeetAnywhere(self.module, self.hazards.facts, builder)
-        few = asking.ends_after(FEW_ROUNDS, rounds.counter)
+        try:
+            with builder.block() as counts:
+                few = asking.ends_after(FEW_ROUNDS, rounds.counter)
+        except UnknownError:  # nobody can count them
+            counts, few = asks, None
+        for op in counts:
+            builder.insert(op)
+        if few is None:
+            return loop
         yes = builder.add(Constant(1, I1))
-        asks, meets = [op for near in nears for op in near.ops], tuple(n.meet for n in nears)
+        meets = tuple(near.meet for near in nears)
         with builder.block() as then:
             builder.insert(Yield((yes,) * len(nears)))
         with builder.block(asks) as otherwise:
