@@ -350,3 +350,17 @@ def _like_nothing() -> Given:
 
 
 legal("a_load_for_its_dtype", for_a_dtype, _like_nothing, (1,), B=16)
+
+
+@workbench.jit
+def for_its_shape(x, out, B: tl.constexpr):
+    raised = tl.load(x + 10**9 + tl.arange(0, B)) + 1.0
+    tl.store(out + tl.arange(0, B), tl.zeros_like(raised) + 3.0)
+
+
+def _three() -> Given:
+    out = torch.zeros(16)
+    return (f(3), out), out, torch.full((16,), 3.0)
+
+
+legal("a_load_for_the_shape_of_what_is_made_of_it", for_its_shape, _three, (1,), B=16)

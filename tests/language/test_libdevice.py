@@ -185,6 +185,17 @@ def test_every_function_is_in_tl_math_too(name):
     assert getattr(tl.extra.libdevice, name) is LIBRARY[name]
 
 
+def test_integers_beside_doubles_keep_all_their_bits():
+    kernel = from_text("""
+        def kernel(out, x, n):
+            i = tl.arange(0, 2)
+            tl.store(out + i, tl.extra.libdevice.pow(tl.load(x + i), tl.load(n + i)))
+    """)
+    x, n = np.array([-1.0, 1.0000001]), np.array([16777217, 16777217], np.int32)
+    found = result(kernel, np.float64, 2, x=x, n=n)
+    np.testing.assert_allclose(found, x ** n.astype(np.float64), rtol=1e-9)
+
+
 def test_sixteen_bits_are_widened_with_a_remark():
     kernel = from_text("""
         def kernel(out, x):

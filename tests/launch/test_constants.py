@@ -125,6 +125,19 @@ def test_floats_are_not_integers_and_nan_is_nan(times: int) -> None:
     assert len(kernel.results) == 9
 
 
+class Named(float):
+    """A float that says more than its number."""
+
+    name: str
+
+
+def test_a_float_of_a_class_is_all_that_it_holds() -> None:
+    one, two = Named(1.0), Named(1.0)
+    one.name, two.name = "one", "two"
+    assert exact_key(one) != exact_key(two) != exact_key(1.0)
+    assert exact_key((one,)) != exact_key((two,))
+
+
 def test_floats_that_are_computed_for_each_call_are_launched_by_native_code() -> None:
     kernel = wb.jit(stored)
     out = torch.zeros(1)

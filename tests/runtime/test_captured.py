@@ -105,6 +105,26 @@ READ: dict[str, tuple[str, str, str]] = {
         "import os\nos.environ['WORKBENCH_N'] = '1'", "os.environ['WORKBENCH_N'] = '2'",
         "int(os.getenv('WORKBENCH_' + chr(78)))",
     ),
+    "environment by a name that is held": (
+        "import os\nV = 'WORKBENCH.N'\nclass C:\n    name = V\nos.environ[V] = '1'",
+        "os.environ[V] = '2'", "int(os.environ[C.name])",
+    ),
+    "environment in bytes": (
+        "import os\nos.environ['WORKBENCH_N'] = '1'", "os.environ['WORKBENCH_N'] = '2'",
+        "int(os.environb[b'WORKBENCH_N'])",
+    ),
+    "environment by names that are made": (
+        "import os\nos.environ['WORKBENCH_N'] = '1'", "os.environ['WORKBENCH_N'] = '2'",
+        "int(os.environ['workbench_n'.upper()])",
+    ),
+    "environment that is gone through": (
+        "import os\nos.environ['WORKBENCH_N'] = '1'", "os.environ['WORKBENCH_N'] = '2'",
+        "sum(int(v) for k, v in os.environ.items() if 'BENCH_N' in k)",
+    ),
+    "environment asked of its module": (
+        "import os\nasks = getattr\nos.environ['WORKBENCH_N'] = '1'",
+        "os.environ['WORKBENCH_N'] = '2'", "int(asks(os, 'environ')['WORKBENCH_N'])",
+    ),
     "getattr under another name": (
         "asks = getattr\nclass C: pass\nq = C(); q.N = 1", "q.N = 2", "asks(q, chr(78))"
     ),

@@ -309,6 +309,13 @@ def test_a_name_in_the_key_that_is_no_parameter_is_passed_over_and_told():
     assert kernel.keys == ["n"]
 
 
+def test_words_of_pruning_that_are_none_are_unset_and_integers_of_numpy_are_integers():
+    none = dict.fromkeys(("early_config_prune", "perf_model", "top_k"))
+    assert decorated(prune_configs_by=none).configs_top_k == 1.0
+    pruning = {"perf_model": lambda **named: named["BLOCK"], "top_k": np.int64(1)}
+    assert len(decorated(prune_configs_by=pruning).prune_configs({})) == 1
+
+
 def decorated(**options):
     return wb.autotune([wb.Config({"BLOCK": 8})], **{"key": ["n"]} | options)(store_ones)
 
@@ -320,6 +327,8 @@ def decorated(**options):
         (lambda: decorated(prune_configs_by=[len]), "K105", "a dict of early_config_prune"),
         (lambda: decorated(prune_configs_by={"perf_model": 3}), "K105", "is a function, got 3"),
         (lambda: decorated(prune_configs_by={"top_k": "a"}), "K105", "top_k is an int"),
+        (lambda: decorated(prune_configs_by={"top_k": 0}), "K105", "top_k is an int from 1 on"),
+        (lambda: decorated(prune_configs_by={"top_k": -0.5}), "K105", "top_k is an int from 1"),
         (lambda: decorated(keys=["n"]), "K220", "no option 'keys'; did you mean key?"),
         (lambda: decorated(num_warps=4), "K220", "autotune has no option 'num_warps'"),
         (lambda: wb.autotune([wb.Config({})]), "K220", "is missing 1 required positional"),

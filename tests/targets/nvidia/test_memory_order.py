@@ -364,6 +364,19 @@ OVERLAPPING = {
                 tl.store(y_ptr + k * 256 + i, tl.load(x_ptr + k * 256 + i) + a + b)
             tl.store(y_ptr + 16 + i, tl.load(x_ptr + 520 - i))
         """,
+    "a loop of rounds that nobody counts": """
+        def kernel(x_ptr, y_ptr, n):
+            i = tl.arange(0, 512)
+            rounds = tl.load(x_ptr - 4096) * 0 + 4
+            for k in range(0, rounds):
+                tl.store(y_ptr + 511 - i, tl.load(x_ptr + i) + 1)
+        """,
+    "a loop of rounds that count down": """
+        def kernel(x_ptr, y_ptr, n):
+            i = tl.arange(0, 512)
+            for k in range(4, 0, -1):
+                tl.store(y_ptr + 511 - i, tl.load(x_ptr + i) + 1)
+        """,
     "stores before a loop that loads twice a round": """
         def kernel(x_ptr, y_ptr, n):
             i = tl.arange(0, 512)

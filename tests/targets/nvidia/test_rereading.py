@@ -91,7 +91,21 @@ def test_blocks_of_few_warps_stay_many():
     assert rows_program(compiled(TWICE), H100._replace(blocks=7)) is None
 
 
-def test_native_code_launches_the_function_that_is_chosen(monkeypatch: pytest.MonkeyPatch):
+#: The same between bounds that a program's number gives.
+BETWEEN = (
+    TWICE.replace("range(0, n, BLOCK)", "range(first, first + n, BLOCK)")
+    .replace("    total = tl.zeros", "    first = tl.program_id(0) * 4096\n    total = tl.zeros")
+    .replace("mask=at < n", "mask=at < first + n")
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "programs", "functions"),
+    [(TWICE, 7, [16, 32, 16]), (BETWEEN, 1, [16, 32, 32]), (BETWEEN, 7, [16, 16, 16])],
+)
+def test_native_code_launches_the_function_that_is_chosen(
+    text: str, programs: int, functions: list[int], monkeypatch: pytest.MonkeyPatch
+):
     numbers = [ctypes.c_uint32] * 7
     kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *numbers, *[ctypes.c_void_p] * 3)
     launched: list[tuple[int, ...]] = []
@@ -103,11 +117,11 @@ def test_native_code_launches_the_function_that_is_chosen(monkeypatch: pytest.Mo
     driver = kind(launch)
     address = ctypes.cast(driver, ctypes.c_void_p).value
     monkeypatch.setattr(cuda, "launch_address", lambda: address)
-    chosen = Chosen(compiled(TWICE), (16, 32), H100)
+    chosen = Chosen(compiled(text), (16, 32), H100)
     start = kind(chosen.launch)
     for columns in (1024, 8192, 16384):
         slots = (ctypes.c_int64 * 5)(1, 2, 3, columns, 5)
         places = (ctypes.c_void_p * 5)(*(ctypes.addressof(slots) + 8 * n for n in range(5)))
-        assert start(chosen.record, 7, 1, 1, 128, 1, 1, 16, None, places, None) == 3
-    assert [function for function, *_ in launched] == [16, 32, 16]
-    assert launched[0][1:] == (7, 1, 1, 128, 1, 1, 16)
+        assert start(chosen.record, programs, 1, 1, 128, 1, 1, 16, None, places, None) == 3
+    assert [function for function, *_ in launched] == functions
+    assert launched[0][1:] == (programs, 1, 1, 128, 1, 1, 16)

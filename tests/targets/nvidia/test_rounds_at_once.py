@@ -18,9 +18,12 @@ from tests.targets.nvidia.test_warpgroups import SM_90A, compiled, in_gpu_ir
 from workbench.interpreter import run_module
 from workbench.ir import Module
 from workbench.ops import If
+from workbench.passes.manager import Recorder
+from workbench.passes.pipeline import tile_passes
 from workbench.targets.nvidia.copied_rounds import layout_for
 from workbench.targets.nvidia.moves import moves_in
 from workbench.targets.nvidia.ops import CopyRounds, WarpgroupDot
+from workbench.targets.nvidia.pipeline import build
 
 BLOCKS = {"R": 3, "S": 3, "HAS_BIAS": False, "BLOCK_M": 64, "BLOCK_K": 32, "BLOCK_C": 32}
 #: What is known of the strides (K, C, R, S) of weights.
@@ -51,6 +54,22 @@ def by_fours(
                     w_ptr + n[None, :] * row + c[:, None] * 4 + at, volatile=HOW == "volatile"
                 )
                 acc = tl.dot(x, w, acc)
+    tl.store(out_ptr + m[:, None] * N + n[None, :], acc)
+
+
+def by_taps(
+    x_ptr, w_ptr, out_ptr, C,
+    M: tl.constexpr, N: tl.constexpr, TAPS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """A product for each of TAPS weights that lie side by side."""
+    m, n = tl.arange(0, M), tl.arange(0, N)
+    acc = tl.zeros((M, N), dtype=tl.float32)
+    for start in range(0, C, BLOCK):
+        c = start + tl.arange(0, BLOCK)
+        for tap in range(TAPS):
+            x = tl.load(x_ptr + m[:, None] * C + c[None, :])
+            w = tl.load(w_ptr + n[None, :] * C * TAPS + c[:, None] * TAPS + tap)
+            acc = tl.dot(x, w, acc)
     tl.store(out_ptr + m[:, None] * N + n[None, :], acc)
 
 
@@ -88,6 +107,20 @@ def test_products_read_the_slots_of_nine_taps():
 )
 def test_what_each_round_loads_for_itself(weights: str, options: dict[str, Any]):
     assert not copies(in_gpu_ir(convolution(weights, **options)))
+
+
+@pytest.mark.parametrize(
+    ("chip", "taps", "warps"), [("sm_90a", 36, 8), ("sm_86", 16, 4), ("sm_120", 16, 4)]
+)
+def test_what_does_not_fit_is_loaded_in_each_round(chip: str, taps: int, warps: int):
+    """Slots, scratch to sort them out, and the ring of what else the product reads."""
+    words, sizes = "*f16:16 *f16:16 *f32:16 i32:16", {"M": 64, "N": 64, "TAPS": taps, "BLOCK": 32}
+    module = tile_ir(by_taps, words, sizes, num_warps=warps)
+    module = replace(module, attributes={**module.attributes, "narrow_index": True})
+    recorder = Recorder()
+    build(tile_passes(module, recorder), chip, recorder)
+    said = [item.text for item in recorder.remarks.items]
+    assert "rounds that read one run of memory are not copied at once: that does not fit" in said
 
 
 @pytest.mark.parametrize("how", ["plain", "square", "xor", "quotient", "unaligned", "volatile"])
