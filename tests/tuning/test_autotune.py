@@ -309,6 +309,17 @@ def test_a_name_in_the_key_that_is_no_parameter_is_passed_over_and_told():
     assert kernel.keys == ["n"]
 
 
+def test_a_launch_without_a_grid_says_how_it_is_written():
+    out, kernel = np.zeros(8, np.float32), decorated()
+    two = wb.autotune([wb.Config({"BLOCK": 8}), wb.Config({"BLOCK": 4})], key=["n"])(store_ones)
+    for tuned in (kernel, two, wb.heuristics({"BLOCK": lambda named: 8})(store_ones)):
+        with pytest.raises(wb.KernelError, match="is launched with a grid") as caught:
+            tuned(out, None, 8)
+        assert caught.value.hint == "write store_ones[grid](...)"
+        with pytest.raises(wb.KernelError, match="is launched with a grid"):
+            tuned.run(out, None, 8)
+
+
 def test_words_of_pruning_that_are_none_are_unset_and_integers_of_numpy_are_integers():
     none = dict.fromkeys(("early_config_prune", "perf_model", "top_k"))
     assert decorated(prune_configs_by=none).configs_top_k == 1.0

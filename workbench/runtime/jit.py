@@ -194,10 +194,11 @@ class JITFunction(JITCallable, KernelInterface[T]):
     def __call__(self, *args: Any, **given: Any) -> Any:
         """Launch over the grid that `kernel(grid=...)` gave; without one this is an error."""
         if self.grid is None:
-            raise self._without_grid(f"write {self.__name__}[grid](...)")
+            raise self.without_grid(f"write {self.__name__}[grid](...)")
         return self[self.own_grid](*args, **given)
 
-    def _without_grid(self, hint: str) -> NoGridError:
+    def without_grid(self, hint: str) -> NoGridError:
+        """Return the error for a launch that names no grid."""
         said = f"{self.__name__} is a kernel: it is launched with a grid, or called in a kernel"
         return NoGridError(said, hint=hint)
 
@@ -227,7 +228,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
                 (whether a launch on the CPU is guarded).
         """
         if grid is NOT_GIVEN:
-            raise self._without_grid(f"write {self.__name__}.run(..., grid=(...,))")
+            raise self.without_grid(f"write {self.__name__}.run(..., grid=(...,))")
         if warmup:
             return self._compile_only(args, given, grid)
         if hooks.watchers or self.pre_run_hooks:
@@ -589,7 +590,8 @@ def jit(
 
 def _function(value: Any) -> Any:
     """Return a Python function, or what stands for one; raises K105 for anything else."""
-    if not callable(value) or isinstance(value, type) or not hasattr(value, "__qualname__"):
+    kinds = (type, KernelInterface)
+    if not callable(value) or isinstance(value, kinds) or not hasattr(value, "__qualname__"):
         hint = "write @triton.jit above a def"
         if isinstance(value, KernelInterface):
             hint = "@triton.jit stands next to the def, below all other decorators of a kernel"

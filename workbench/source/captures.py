@@ -15,9 +15,10 @@ What is *not* there counts as well: a name that falls to a built-in function, a 
 inherited, an attribute asked for with a default. Where code looks at all attributes (`vars`,
 `asdict`, `getattr` with a computed name), all of them count. That costs at most a recompile.
 
-Of the environment count the variables that code mentions which reads it (`environment.py`), of an
-object of an installed package's class also what stands under a mentioned name in its dicts, where
-that class has a `__getattr__` or `__getitem__`.
+Of the environment count the variables that texts of code name, or texts that it reads, and all
+where code that reads it makes names or goes through it (`environment.py`); of an object of an
+installed package's class also what stands under a mentioned name in its dicts, where that class has
+a `__getattr__` or `__getitem__`.
 
 Not followed: other special methods of classes from installed packages; names in texts to format;
 the order that `move_to_end` gives; attributes put on kernels; `__class__`, `__bases__`, `__code__`

@@ -128,6 +128,7 @@ class Autotuner(Wrapper):
             return None
         if given.pop("warmup", False):
             return self.warmup(*args, **given)
+        self.check_grid(given)
         self.nargs = dict(zip(self.arg_names, args, strict=False))
         try:
             config = self._choose(args, given)

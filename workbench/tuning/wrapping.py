@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -38,6 +38,25 @@ class Wrapper(KernelInterface[Any]):
     def interpret(self) -> Any:
         """`kernel.interpret[grid](...)` watches the launch in the interpreter, without tuning."""
         return _Interpreted(self)
+
+    def __call__(self, *args: Any, **given: Any) -> Any:
+        """Launch over the grid that `kernel(grid=...)` gave; without one this is an error."""
+        kernel = self._innermost
+        if kernel.grid is None:
+            raise kernel.without_grid(f"write {self.__name__}[grid](...)")
+        return self[kernel.own_grid](*args, **given)
+
+    @property
+    def _innermost(self) -> JITFunction:
+        kernel = self.fn
+        while isinstance(kernel, Wrapper):
+            kernel = kernel.fn
+        return kernel
+
+    def check_grid(self, given: Mapping[str, Any]) -> None:
+        """Raise NoGridError where `run` was not given a grid."""
+        if "grid" not in given:
+            raise self._innermost.without_grid(f"write {self.__name__}.run(..., grid=(...,))")
 
     def no_parameter(self, option: str, name: str) -> OptionError:
         """Return the error for an option that names what the kernel does not take."""
