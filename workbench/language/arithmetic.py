@@ -245,8 +245,8 @@ def compare(symbol: str, a: Any, b: Any) -> tensor:
             f"'{symbol}' does not compare pointers: {describe(x)} and {describe(y)}",
             hint="cast both to tl.int64"
             if x.dtype.is_ptr() and y.dtype.is_ptr()
-            else "pointer.to(tl.int1) says whether there is one; the number that a tensor holds "
-            "is passed as n.item(), or loaded by tl.load(n)",
+            else "the number that a tensor holds is passed as n.item(), or loaded by tl.load(n); "
+            "whether there is one, pointer.to(tl.int1) says",
         )
     to = promote(x.dtype, y.dtype, symbol)
     if x.constant is not None and y.constant is not None and not x.shape and not y.shape:

@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from workbench.language import arithmetic, casts, floats, functions
+from workbench.language import arithmetic, casts, floats
+from workbench.language import functions as maths
 from workbench.language.dtypes import dtype, float32, float64, int64, uint32, uint64
 from workbench.language.values import describe, tensor, to_tensor
 from workbench.source import KernelTypeError
 
 # Tensors get their operators when the language is put together (methods.py).
-tl: Any = functions
+tl: Any = maths
 where: Any = arithmetic.where
 bitcast_tensor: Any = casts.bitcast_tensor
 cast_tensor: Any = casts.cast_tensor
