@@ -16,7 +16,7 @@ from tests.targets.nvidia.hazards import simulate
 from tests.targets.nvidia.test_roles import ordered
 from tests.targets.nvidia.test_warpgroups import SM_90A, compiled, in_gpu_ir
 from workbench.interpreter import run_module
-from workbench.ir import Module
+from workbench.ir import Module, Shared
 from workbench.ops import If
 from workbench.passes.manager import Recorder
 from workbench.passes.pipeline import tile_passes
@@ -93,7 +93,8 @@ def test_products_read_the_slots_of_nine_taps():
     readers = [op for op in module.walk() if isinstance(op, WarpgroupDot) and op.slot_b is not None]
     assert [op.b for op in readers] == [copy.buffer]
     assert copy.axis == 0
-    assert copy.buffer.type.slots == 9  # type: ignore[attr-defined]
+    assert isinstance(copy.buffer.type, Shared)
+    assert copy.buffer.type.slots == 9
 
 
 @pytest.mark.parametrize(
