@@ -36,7 +36,9 @@ class Options:
     another one rounds in a row read the same sectors; without `rounds_at_once` each round loads for
     itself what those of short loops read from one run of memory; without `fewer_stages` a ring
     whose copies wait for a table has all stages asked for, though more blocks would share a
-    multiprocessor with fewer; without `computed_first` a product's second operand goes to shared
+    multiprocessor with fewer; without `fewer_slots` one that warps multiply from has a slot for
+    each stage, though more blocks would share one if copies started behind what reads their slot;
+    without `computed_first` a product's second operand goes to shared
     memory where it is computed of what memory holds, on chips that have products by four warps;
     without `loaded_first` an operand that memory has as no such product reads it is turned by
     threads. With
@@ -90,6 +92,8 @@ class Options:
     reorder_rounds: bool = True
     rounds_at_once: bool = True
     fewer_stages: bool = True
+    fewer_slots: bool = True
+    tell_blocks: bool = True
     computed_first: bool = True
     loaded_first: bool = True
     skip_ones: bool = False

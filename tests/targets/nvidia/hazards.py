@@ -189,14 +189,15 @@ class Simulator(ProgramFrame):
     def fill(self, op: TensorCopy) -> None:
         """Have bytes hold what a copy of a box brings: barriers in memory order who reads it.
 
-        They order nothing of what lay there before, if that was another's.
+        They do not order what was read or written there before: all threads of the role have met
+        since, and no product is under way that still reads it.
         """
         if op.when is None or self.values[op.when]:
             where, owner = self.place(op.buffer, op.slot)
             span = slice(*where)
-            others = self.owner[span] // 64 != owner // 64
-            self.conflict(self.read_in[span][others], self.reader[span][others], op, "read")
-            self.conflict(self.written_in[span][others], self.writer[span][others], op, "written")
+            self.conflict(self.read_in[span], self.reader[span], op, "read")
+            self.conflict(self.written_in[span], self.writer[span], op, "written")
+            self.under_way(where, op)
             self.shown(where, op)
             self.owner[span] = owner
             self.accesses += 1

@@ -66,7 +66,7 @@ def copied(arguments: list[Any]) -> list[Any]:
 
 
 def steps(module: Module, **options: object) -> dict[str, Module]:
-    return dict(gpu_steps(module, SM_90A, **options))
+    return dict(gpu_steps(module, SM_90A, **{"fewer_slots": False, **options}))
 
 
 def slots_of(module: Module) -> set[int]:

@@ -53,6 +53,7 @@ from workbench.targets.nvidia.spills import (
     spilled,
 )
 from workbench.targets.nvidia.tensors import map_parameters
+from workbench.targets.nvidia.told_blocks import told_blocks
 from workbench.targets.nvidia.toolchain import (
     PtxError,
     assembler,
@@ -301,7 +302,7 @@ def _llvm(state: State) -> State:
     begin("llvm")
     start = time.perf_counter()
     low = lower(state.module, state.unit, dict(state.offsets))
-    text = llvm_module(low, state.module, state.unit)
+    text = llvm_module(low, state.module, state.unit, state.shared_bytes)
     state.recorder.times["llvm"] = (time.perf_counter() - start) * 1e3
     return replace(state, llvm=text, ops=low.emit.op_numbers)
 
@@ -535,7 +536,7 @@ def machine(unit: Chip, text: str) -> Machine:
     return Machine("nvptx64-nvidia-cuda", unit.name, f"+ptx{version}", places=True)
 
 
-def llvm_module(low: Lowering, module: Module, unit: Chip) -> str:
+def llvm_module(low: Lowering, module: Module, unit: Chip, shared_bytes: int = 0) -> str:
     """Return the text of the LLVM module."""
     threads = unit.lanes * all_warps(module)
     body = "\n".join(low.emit.lines)
@@ -545,7 +546,7 @@ def llvm_module(low: Lowering, module: Module, unit: Chip) -> str:
     parameters = [*parameters_of(module), *map_parameters(module)]
     limit = module.attributes.get("maxnreg")
     more = f' "nvvm.maxnreg"="{limit}"' if limit else ""
-    wanted = module.attributes.get(BLOCKS_WANTED)
+    wanted = module.attributes.get(BLOCKS_WANTED) or told_blocks(module, unit, shared_bytes)
     more += f' "nvvm.minctasm"="{wanted}"' if wanted else ""
     blocks = cluster_of(module)
     more += f' "nvvm.cluster_dim"="{blocks},1,1"' if blocks > 1 else ""

@@ -58,7 +58,8 @@ def kept_operands(
     resident = partial(_resident, unit=unit, have=have)
     least, before = resident(staged(kept))
     blocks = 0
-    if not asked and limit is None and _has_one_sum(module, chip.rules):
+    counted = _has_one_sum(module, chip.rules) and not _goes_on(module, chip.rules)
+    if not asked and limit is None and counted:
         blocks = _blocks_for(staged(kept), unit, least)
         before = max(before, blocks * all_warps(module))
     for readers in tiles:
@@ -92,6 +93,12 @@ def _has_one_sum(module: Module, rules: RuleTable) -> bool:
         for value in after.operands
         if isinstance(value.type, Tile)
     )
+
+
+def _goes_on(module: Module, rules: RuleTable) -> bool:
+    """Say whether a product goes on that holds an operand in registers: nobody counts these."""
+    waiting = (later for op in module.walk() if (later := rules.later_of(op)) is not None)
+    return any(later.flight and later.held is not None for later in waiting)
 
 
 def _blocks_for(module: Module, unit: Chip, needed: int) -> int:

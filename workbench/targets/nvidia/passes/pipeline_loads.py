@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from workbench.ir import (
     Builder,
@@ -54,6 +55,7 @@ from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.chip import MOST_REGISTERS, Chip, chip_of, residency
 from workbench.targets.nvidia.passes.kept_operands import may_stay
 from workbench.targets.nvidia.passes.overlap_products import (
+    Late,
     late_product,
     obstacle,
     registers_needed,
@@ -296,7 +298,10 @@ def _planned(
         ways = [(depth + 2, depth - 1), (depth + 1, depth - 2), (depth + 1, depth - 1)]
         ways.append((depth, depth - 2))
     if product is None and late is None:
-        return _together(early, found, plain, chip, room)
+        going = _going(early, found)
+        if going is not None:
+            return replace(plain, going=going)
+        return _together(early, found, _behind(early, found, plain, chip), chip, room)
     warps = early.known.on.num_warps
     in_rings = {place.operand for staged in found for place in staged.in_place}
     on = early.known.on
@@ -323,7 +328,32 @@ def _planned(
             f"leave room for fewer than {least} warps, which other blocks' products need"
         )
         remarks.note(late, text, "missed")
+        return replace(plain, going=_going(early, found))
     return plain
+
+
+def _behind(early: Early, found: list[Staged], plain: Plan, chip: Chip) -> Plan:
+    """Return the ring of a loop with a slot less, if more blocks share a multiprocessor by that.
+
+    Copies start behind what reads the slot that they fill: a second barrier in each round, for
+    which as many rounds stay under way. Only where warps multiply, and where other blocks have
+    work while this one meets.
+    """
+    on, loop = early.known.on, early.loop
+    alone = all(staged.is_vectors and not staged.in_place for staged in found)
+    waits = any(early.known.rules.later_of(op) for op in _inside(loop))
+    fewer = plain.slots - 1
+    if not alone or waits or fewer < 2 or not on.options.get("fewer_slots", True):
+        return plain
+    each = sum(staged.ahead.buffer.bytes for staged in found)
+    scratch = _scratch_bytes(early, found)
+    sums = sum(_registers_of(op.result) for op in _inside(loop) if chip.rules.staged_of(op))
+    registers = min(MOST_REGISTERS, _OTHER_REGISTERS + sums)
+    before, after = (
+        residency(chip, on.num_warps, registers, slots * each + scratch).warps
+        for slots in (plain.slots, fewer)
+    )
+    return plain if after <= before else Plan(fewer, fewer)
 
 
 def _together(early: Early, found: list[Staged], plain: Plan, chip: Chip, room: int) -> Plan:
@@ -412,6 +442,29 @@ def _late(
     if reason:
         remarks.note(late.product, f"overlap dropped: {reason}", "missed")
     return None if reason else late.product, plain, needed
+
+
+def _going(early: Early, found: list[Staged]) -> Late | None:
+    """Return the last product of a loop, if it may go on until the next round's first has ended.
+
+    It holds what it reads no longer than until then, so that takes fewer registers than to start it
+    a round later. Copies of a round start behind the first product, which is for one thread alone:
+    boxes.
+    """
+    loop, rules, on = early.loop, early.known.rules, early.known.on
+    late = late_product(loop, rules)
+    if late is None or not on.options.get("overlap", True):
+        return None
+    if any(staged.box is None or staged.through_registers for staged in found):
+        return None
+    read = {place.operand for staged in found for place in staged.in_place}
+    first = loop.body.ops.index(late.first)
+    ready = all(loop.body.ops.index(op) > first for op in late.chain)
+    waits = (rules.later_of(op) for op in loop.body.ops)
+    two = sum(later is not None for later in waits) == 2
+    if obstacle(late, read, rules) or late.before or late.behind or not ready or not two:
+        return None
+    return late
 
 
 def _goes_on(early: Early, found: list[Staged]) -> Op | None:

@@ -23,6 +23,7 @@ from workbench.layouts import LinearLayout
 from workbench.ops import Constant, Elementwise, For, If, Select, Yield
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.ops import Await, Barriers, FenceProducts, RenewBarriers, WaitCopies
+from workbench.targets.nvidia.passes.overlap_products import Late
 from workbench.targets.nvidia.passes.started_ahead import Ahead
 from workbench.targets.simt.ops import (
     BlockBarrier,
@@ -50,13 +51,16 @@ _AT_ONCE = 2
 class Plan:
     """The ring of a loop: its slots, how many rounds ahead copies start, and who reads it.
 
-    Of one slot copies start at the end of a round, for the next one.
+    Where copies start as many rounds ahead as there are slots, they start at the end of a round,
+    into the slot that it has read.
 
     product: one that is waited for a round later, if there is one.
     late: one that is started a round later, if there is one.
     together: of so many rounds copies start at one time, and are waited for. Slots and distance
         are multiples of it.
     beside: one that is started in front of its round's copies and waited for behind them.
+    going: one that goes on until the next round's first product has ended. Only then all warps
+        meet, and copies start into the slot that it has read.
     """
 
     slots: int
@@ -65,6 +69,7 @@ class Plan:
     late: Op | None = None
     together: int = 1
     beside: Op | None = None
+    going: Late | None = None
 
 
 @dataclass(slots=True)
@@ -127,7 +132,8 @@ class RingLoop:
         if self.vectors:
             builder.insert(WaitCopies(0))
         results = list(new.results[: len(loop.results)])
-        product = self.plan.product
+        going = self.plan.going
+        product = self.plan.product if going is None else going.product
         if product is not None:
             number = loop.body.yields.index(product.result)
             later = self.early.known.rules.later_of(product)
@@ -139,8 +145,8 @@ class RingLoop:
     def _loop(self, ahead: Ahead, buffers: list[Value], barriers: Value | None) -> Op:
         if self.plan.together > 1:
             return self._loop_together(ahead, buffers)
-        if self.plan.slots == 1:
-            return self._loop_of_one_slot(ahead, buffers)
+        if self.plan.slots == self.plan.distance:
+            return self._loop_with_copies_behind(ahead, buffers)
         builder, loop = self.builder, self.loop
         carried, arguments = _Carried(), loop.body.arguments
         index, any_more, state, waiting, last_slot = self._begun(ahead)
@@ -153,7 +159,8 @@ class RingLoop:
         parity = None if barriers is None else carried.add(zero, "parity")
         runs = None if any_more is None else carried.add(any_more, "runs")
         with builder.block() as body:
-            self._meet_for_copies()
+            if self.plan.going is None:
+                self._meet_for_copies()
             self._store(held, held_slot)
             self._keep_loads_behind()
             # Copies come first: a warp that starts a product waits there until the one before is
@@ -165,7 +172,7 @@ class RingLoop:
                 found = ahead.start(next_index, dict(shadows), write_slot, stage=stage, runs=runs)
                 moved.update(found)
 
-            if self.plan.beside is None:
+            if self.plan.beside is None and self.plan.going is None:
                 start()
             if held:  # ptxas moves loads behind the product
                 builder.insert(WarpBarrier())
@@ -229,27 +236,31 @@ class RingLoop:
         if tiles and not any(staged.in_place and staged.is_vectors for staged in self.found):
             self.builder.insert(FenceProducts())
 
-    def _loop_of_one_slot(self, ahead: Ahead, buffers: list[Value]) -> Op:
-        """Insert the loop that starts copies of the next round behind all that reads this one's.
+    def _loop_with_copies_behind(self, ahead: Ahead, buffers: list[Value]) -> Op:
+        """Insert the loop that starts copies behind all that reads a round's slot, into that slot.
 
         Tables of addresses are read in front of what the round computes.
         """
-        builder, loop, zero = self.builder, self.loop, self._number(0)
+        builder, loop, slots = self.builder, self.loop, self.plan.slots
         carried, arguments = _Carried(), loop.body.arguments
         index, any_more, state, _, _ = self._begun(ahead)
-        next_index = carried.add(index, "ahead")
+        next_index, zero = carried.add(index, "ahead"), self._number(0)
+        slot = zero if slots == 1 else carried.add(zero, "slot")
         shadows = {a: carried.add(value, a.hint) for a, value in state.items()}
         runs = None if any_more is None else carried.add(any_more, "runs")
         with builder.block() as body:
             self._meet_for_copies()
             tables = ahead.looked_up(next_index, dict(shadows), runs)
-            reading = _Reading(self.early, self.found, buffers, zero, builder)
+            reading = _Reading(self.early, self.found, buffers, slot, builder)
             replaced = reading.write(self.plan, lambda: None)
             yields = [replaced.get(v, v) for v in loop.body.yields]
             builder.insert(BlockBarrier())
-            moved = ahead.copy(tables, zero, -1)
+            moved = ahead.copy(tables, slot, -slots)
             following, more = self._following(next_index, runs)
-            ends = [following, *(moved[a] for a in shadows), *([] if more is None else [more])]
+            ends = [following]
+            if slots > 1:
+                ends.append(next_slot(slot, slots, builder)[0])
+            ends += [*(moved[a] for a in shadows), *([] if more is None else [more])]
             builder.insert(loop.body.terminator.changed(values=(*yields, *ends)))
         block = Block((*arguments, *carried.inside), tuple(body))
         return builder.insert(loop.changed(inits=(*loop.inits, *carried.inits), body=block))
@@ -362,7 +373,9 @@ class RingLoop:
             f"through {total:,} bytes of shared memory"
             + (f", those of {self.plan.together} rounds together" * (self.plan.together > 1))
             + (", the product goes on into the next round" if self.plan.product else "")
-            + (", beside the product" if self.plan.beside else ""),
+            + (", beside the product" if self.plan.beside else "")
+            + (", the last product goes on into the next round" if self.plan.going else "")
+            + (", each behind what reads its slot" if distance == self.plan.slots else ""),
             "applied",
         )
 
@@ -443,7 +456,21 @@ class _Reading:
                 self.values[op.results[0]] = self.values[op.operands[0]]
             else:
                 self._insert(op, reading_from(op, self.values))
+            if plan.going is not None and op is plan.going.first:
+                self._end(plan.going)
+                self.builder.insert(BlockBarrier())
+                start()
         return self.values
+
+    def _end(self, going: Late) -> None:
+        """Wait for the product of the round before, and for the first one of this round.
+
+        ptxas has products wait for each other where it sees a wait for one of the two (C7514).
+        """
+        sums = self.loop.body.arguments[1 + going.number]
+        for value in (going.first.result, sums):
+            ended = going.how.waited(self.values.get(value, value), 0)
+            self.values[value] = self.builder.add(ended, value.hint)
 
     def _in_place(self, op: Op, plan: Plan) -> None:
         fields: dict[str, Any] = {}
@@ -452,6 +479,8 @@ class _Reading:
             fields |= later.started(2 if plan.slots > plan.distance + 2 else 1)
         for place, buffer in self.places[id(op)]:
             fields |= place.how.fields(buffer, self.slot)
+        if plan.going is not None and op in (plan.going.first, plan.going.product):
+            fields |= plan.going.how.going(2)
         if op in (plan.product, plan.beside) and later is not None:
             fields |= later.going(1)
             if tiles_of(later) - {place.operand for place, _ in self.places[id(op)]}:
