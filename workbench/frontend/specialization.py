@@ -94,6 +94,7 @@ class Options:
     fewer_stages: bool = True
     fewer_slots: bool = True
     tell_blocks: bool = True
+    reread_operands: bool = True
     computed_first: bool = True
     loaded_first: bool = True
     skip_ones: bool = False

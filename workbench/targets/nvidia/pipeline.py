@@ -37,6 +37,7 @@ from workbench.targets.nvidia.passes.leave_stores import leave_stores
 from workbench.targets.nvidia.passes.overlap_products import overlap_products
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.raise_tma import asked, raise_tma
+from workbench.targets.nvidia.passes.reread_operands import reread_operands
 from workbench.targets.nvidia.passes.roles import role_partition
 from workbench.targets.nvidia.passes.rounds_at_once import copy_rounds_at_once, read_in_place
 from workbench.targets.nvidia.passes.stage_products import BLOCKS_WANTED, stage_products
@@ -504,6 +505,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
         ("spread-quotients", spread_quotients),
         ("keep-extremes", keep_extremes),
         ("drop-dead", drop_dead),
+        ("reread-operands", partial(reread_operands, chip=unit)),
         ("stage-products", partial(stage_products, chip=unit)),
         ("turn-tiles", partial(turn_tiles, chip=unit)),
         ("start-products", partial(start_products, chip=unit)),

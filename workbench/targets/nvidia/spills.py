@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from workbench.ir import Module, Op
 from workbench.passes.manager import Remark, Remarks
-from workbench.source import ResourceError
+from workbench.source import ResourceError, ToolError
 from workbench.targets.nvidia.chip import Chip, registers_of_warp
 from workbench.targets.nvidia.ops import WarpgroupDot
-from workbench.targets.nvidia.toolchain import Assembled, assemble
+from workbench.targets.nvidia.toolchain import Assembled, assemble, listed
 from workbench.targets.simt.ops import roles_of
 from workbench.trace import Rendered
 
@@ -40,10 +40,13 @@ def fitted(ptx: str, chip: Chip, num_warps: int) -> Fitted:
     limit stated it does not, but uses what it may. So the first limit is the least that more blocks
     share and that holds what was spilled. A limit on the command line is ignored where the text has
     `.reqntid`. Nor does ptxas always see how many warps begin with, where some give registers to
-    others (C7508). Where registers are spilled so that more blocks have some, it is not worth it.
+    others (C7508). Where registers are spilled in loops so that more blocks have some, it is not
+    worth it; in front of them and behind them it is.
     """
     best = Fitted(ptx, assemble(ptx, chip.name))
     if spilled(best.result) and _BLOCKS.search(ptx):
+        if not spills_in_loops(best.result.cubin):
+            return best
         ptx = _BLOCKS.sub("", ptx, count=1)
         best = Fitted(ptx, assemble(ptx, chip.name))
     first, most = best.result, chip.most_registers(num_warps)
@@ -63,6 +66,21 @@ def fitted(ptx: str, chip: Chip, num_warps: int) -> Fitted:
         if not spilled(result):
             break
     return best
+
+
+def spills_in_loops(cubin: bytes) -> bool:
+    """Say whether a loop of a kernel stores or loads what was spilled; True if nobody can tell."""
+    try:
+        rows = listed(cubin).splitlines()
+    except ToolError:
+        return True
+    labels = {row.strip()[:-1]: n for n, row in enumerate(rows) if row.startswith(".L")}
+    for number, row in enumerate(rows):
+        target = re.search(r"\bBRA\b.*`\((\.L\w+)\)", row)
+        first = labels.get(target[1], number) if target else number
+        if any(re.search(r"\b(STL|LDL)\b", inside) for inside in rows[first:number]):
+            return True
+    return False
 
 
 def note_spills(result: Assembled, sass: Rendered, module: Module, remarks: Remarks) -> None:

@@ -168,6 +168,11 @@ def disassemble(cubin: bytes) -> str:
     return _nvdisasm(cubin, "-c", "-gp", "-ndf")
 
 
+def listed(cubin: bytes) -> str:
+    """Return nvdisasm's text of a cubin."""
+    return _nvdisasm(cubin, "-c", "-ndf")
+
+
 def live_registers(cubin: bytes) -> str:
     """Return nvdisasm's text of a cubin with the live registers of every instruction (-plr).
 

@@ -72,7 +72,7 @@ class _Stager:
                 tiles = [value for value in op.results if value in self.wanted]
                 if tiles:
                     delayed = rules.access_of(op) and module.attributes.get("loads_first", True)
-                    place = _place(block.ops, number) if delayed else number
+                    place = place_to_store(block.ops, number) if delayed else number
                     self.behind.setdefault(block.ops[place].id, []).extend(tiles)
 
     def rewrite(self, op: Op, builder: Builder) -> tuple[Value, ...] | None:
@@ -104,7 +104,7 @@ def _blocks(block: Block) -> Iterator[Block]:
             yield from _blocks(region)
 
 
-def _place(ops: Sequence[Op], number: int) -> int:
+def place_to_store(ops: Sequence[Op], number: int) -> int:
     """Return the op behind which a tile that is loaded is stored: the one in front of a loop.
 
     Not past an op that tells others that this thread has come so far, or reads the tile itself.
