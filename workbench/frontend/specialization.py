@@ -37,11 +37,13 @@ class Options:
     itself what those of short loops read from one run of memory; without `fewer_stages` a ring
     whose copies wait for a table has all stages asked for, though more blocks would share a
     multiprocessor with fewer; without `fewer_slots` one that warps multiply from has a slot for
-    each stage, though more blocks would share one if copies started behind what reads their slot;
-    without `computed_first` a product's second operand goes to shared
-    memory where it is computed of what memory holds, on chips that have products by four warps;
-    without `loaded_first` an operand that memory has as no such product reads it is turned by
-    threads. With
+    each stage, though enough warps would share a multiprocessor if copies started behind what reads
+    their slot; without `tell_blocks` ptxas gives threads of a loop of warps' products as few
+    registers as it likes; without `reread_operands` what all rounds of such a loop read stays in
+    registers, though more blocks would be resident without; without `computed_first` a product's
+    second operand goes to shared memory where it is computed of what memory holds, on chips that
+    have products by four warps; without `loaded_first` an operand that memory has as no such
+    product reads it is turned by threads. With
     `skip_ones` warps ask each round whether factors that are mostly 1 are; with `swap_operands` a
     product of few rows goes by four warps as C.T = B.T @ A.T, whose few columns an instruction may
     have; with `rounds_together` copies whose rows are short, and go on in the next round, start

@@ -1,4 +1,4 @@
-"""Rings that warps multiply from: a slot less, where more blocks share a multiprocessor then."""
+"""Rings that warps multiply from: a slot less, where enough warps are resident then."""
 
 from __future__ import annotations
 
@@ -48,22 +48,22 @@ def arguments(k: int) -> list[Any]:
     ("k", "warps", "stages", "slots"),
     [
         (64, 4, 5, 4),  # 12 kB each: three blocks of 5, four of 4
-        (128, 4, 4, 3),  # 24 kB each: two and three
+        (128, 4, 4, 4),  # 24 kB each: two and three, which are too few
         (128, 4, 3, 2),  # three and four
-        (256, 4, 3, 2),  # one and two
+        (256, 4, 3, 3),  # one and two
         (64, 4, 2, 2),  # of one slot nothing is on its way while it is read
     ],
 )
-def test_a_slot_less_where_more_blocks_fit(k: int, warps: int, stages: int, slots: int):
+def test_a_slot_less_where_enough_warps_fit(k: int, warps: int, stages: int, slots: int):
     module = product(k, warps, stages)
     assert slots_of(steps(module)["pipeline-loads"]) == {slots}
     assert slots_of(steps(module, fewer_slots=False)["pipeline-loads"]) == {stages}
 
 
-@pytest.mark.parametrize(("stages", "slots"), [(5, 4), (4, 3)])
+@pytest.mark.parametrize(("stages", "slots"), [(5, 4), (3, 2)])
 def test_it_means_the_same_and_nobody_overtakes_anybody(stages: int, slots: int):
     """No round, fewer rounds than slots, more."""
-    block = {5: 64, 4: 128}[stages]
+    block = {5: 64, 3: 128}[stages]
     module = product(block, 4, stages)
     found = [*steps(module).values()][-1]
     assert slots_of(found) >= {slots}

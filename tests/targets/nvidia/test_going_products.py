@@ -6,7 +6,7 @@ import pytest
 
 from tests.passes.meaning import meaning
 from tests.targets.nvidia.hazards import RaceError, simulate
-from tests.targets.nvidia.test_overlap import N, ROUNDS, arguments, late, module_of, with_options
+from tests.targets.nvidia.test_overlap import ROUNDS, N, arguments, late, module_of, with_options
 from tests.targets.nvidia.test_roles import ordered
 from tests.targets.nvidia.test_warpgroups import SM_90A, in_gpu_ir, products
 from workbench.ir import Builder, Module, Op, Value, rebuild

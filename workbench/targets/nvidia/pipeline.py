@@ -303,7 +303,7 @@ def _llvm(state: State) -> State:
     begin("llvm")
     start = time.perf_counter()
     low = lower(state.module, state.unit, dict(state.offsets))
-    text = llvm_module(low, state.module, state.unit, state.shared_bytes)
+    text = llvm_module(low, state.module, state.unit)
     state.recorder.times["llvm"] = (time.perf_counter() - start) * 1e3
     return replace(state, llvm=text, ops=low.emit.op_numbers)
 
@@ -538,7 +538,7 @@ def machine(unit: Chip, text: str) -> Machine:
     return Machine("nvptx64-nvidia-cuda", unit.name, f"+ptx{version}", places=True)
 
 
-def llvm_module(low: Lowering, module: Module, unit: Chip, shared_bytes: int = 0) -> str:
+def llvm_module(low: Lowering, module: Module, unit: Chip) -> str:
     """Return the text of the LLVM module."""
     threads = unit.lanes * all_warps(module)
     body = "\n".join(low.emit.lines)
@@ -548,7 +548,7 @@ def llvm_module(low: Lowering, module: Module, unit: Chip, shared_bytes: int = 0
     parameters = [*parameters_of(module), *map_parameters(module)]
     limit = module.attributes.get("maxnreg")
     more = f' "nvvm.maxnreg"="{limit}"' if limit else ""
-    wanted = module.attributes.get(BLOCKS_WANTED) or told_blocks(module, unit, shared_bytes)
+    wanted = module.attributes.get(BLOCKS_WANTED) or told_blocks(module, unit)
     more += f' "nvvm.minctasm"="{wanted}"' if wanted else ""
     blocks = cluster_of(module)
     more += f' "nvvm.cluster_dim"="{blocks},1,1"' if blocks > 1 else ""

@@ -47,25 +47,31 @@ from workbench.ir import (
     element_of,
     layout_of,
     rebuild,
-    shape_of,
     walk,
 )
-from workbench.ops import For, counted, pointee_of
+from workbench.ops import For, counted
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.chip import MOST_REGISTERS, Chip, chip_of, residency
 from workbench.targets.nvidia.passes.kept_operands import may_stay
 from workbench.targets.nvidia.passes.overlap_products import (
-    Late,
     late_product,
     obstacle,
     registers_needed,
     stored_bytes,
 )
+from workbench.targets.nvidia.passes.plain_rings import (
+    OTHER_REGISTERS,
+    going_product,
+    in_turn,
+    inside,
+    registers_of,
+    scratch_bytes,
+)
 from workbench.targets.nvidia.passes.ring_loops import Plan, RingLoop, begun_once, tiles_of
+from workbench.targets.nvidia.told_blocks import ENOUGH_WARPS
 from workbench.targets.simt.ops import roles_of
 from workbench.targets.simt.passes.costs import vector_width
 from workbench.targets.simt.passes.rounds import counts_ahead
-from workbench.targets.simt.passes.shared_memory import scratch_of
 from workbench.targets.simt.passes.staged_loads import (
     Early,
     Known,
@@ -74,13 +80,9 @@ from workbench.targets.simt.passes.staged_loads import (
 )
 from workbench.targets.simt.rules import Device, Setting
 
-#: Resident warps beyond which more hide no waiting: four on each of a multiprocessor's schedulers.
-_ENOUGH_WARPS = 16
 _BARRIER_BYTES = 8
 #: The option with which operands that are computed stay in registers (warpgroups.py).
 COMPUTED_FIRST = "computed_first"
-#: What a thread of a loop of products has in registers beside its sums, about: addresses, masks.
-_OTHER_REGISTERS = 72
 #: What it has of those at the least, where threads start the copies of its only product: a slot
 #: more may cost a block then (of gathered rows by 128x128 and eight warps, which have 128 in all).
 _FEWEST_REGISTERS = 64
@@ -88,17 +90,11 @@ _FEWEST_REGISTERS = 64
 _OTHER_ADDRESSES = 24
 #: Rounds ahead in which a tile is loaded that is stored a round later, for all to see in the next.
 _LEAST_DISTANCE = 2
-#: Bytes of a row that memory gives at about its speed, if they are asked for together.
-_ROW_BYTES = 256
-#: Rounds whose copies may start together: their code is written so often.
-_MOST_TOGETHER = 8
 #: Blocks of which one reads a table, one waits for what that leads to, and one multiplies.
 _TAKING_TURNS = 3
 #: Bytes that a multiprocessor asks memory for at once, from which on more gain nothing: nearly
 #: three times what its share of an H100's memory, 25 GB/s, brings in a microsecond.
 _ON_THE_WAY = 1 << 16
-#: Resident warps that stay where a ring takes more slots to bring such rows.
-_LEAST_WARPS = 8
 
 
 def pipeline_loads(
@@ -225,22 +221,15 @@ def _obstacle_of_registers(early: Early, found: Sequence[Staged], plan: Plan, ch
     on = early.known.on
     most = min(chip.most_registers(on.num_warps), on.options.get("maxnreg") or MOST_REGISTERS)
     products = [op for op in early.loop.body.ops if on.chip.rules.staged_of(op)]
-    sums = max(_registers_of(op.result) + op.registers_beside for op in products)
+    sums = max(registers_of(op.result) + op.registers_beside for op in products)
     held = rows = 0
     for staged in found:
         if staged.through_registers:
             accesses, addresses = _accesses(staged, on)
-            held += max(accesses, _registers_of(staged.load.result))
+            held += max(accesses, registers_of(staged.load.result))
             rows += addresses
-    needed = sums + _OTHER_REGISTERS + held + 2 * max(0, rows - _OTHER_ADDRESSES)
+    needed = sums + OTHER_REGISTERS + held + 2 * max(0, rows - _OTHER_ADDRESSES)
     return f"{needed} registers needed, {most} there" if needed > most else ""
-
-
-def _registers_of(tile: Value) -> int:
-    """Return the registers of a thread in which a tile is held, narrow elements in words."""
-    layout = layout_of(tile.type)
-    assert layout is not None
-    return -(-layout.registers() * element_of(tile.type).itemsize // 4)
 
 
 def _accesses(staged: Staged, on: Setting) -> tuple[int, int]:
@@ -285,7 +274,7 @@ def _planned(
     if product is not None:
         layout = layout_of(product.result.type)
         assert layout is not None
-        others = _OTHER_REGISTERS if boxes else _FEWEST_REGISTERS
+        others = OTHER_REGISTERS if boxes else _FEWEST_REGISTERS
         registers = plain_registers = min(MOST_REGISTERS, layout.registers() + others)
         late, ways = None, [(depth + 1, depth - 1), (depth, depth - 2)]
         computes = (depth + 1) * each > room and _is_computed(product, early, found)
@@ -298,22 +287,19 @@ def _planned(
         ways = [(depth + 2, depth - 1), (depth + 1, depth - 2), (depth + 1, depth - 1)]
         ways.append((depth, depth - 2))
     if product is None and late is None:
-        going = _going(early, found)
-        if going is not None:
-            return replace(plain, going=going)
-        return _together(early, found, _behind(early, found, plain, chip), chip, room)
+        return in_turn(early, found, plain, chip, room)
     warps = early.known.on.num_warps
     in_rings = {place.operand for staged in found for place in staged.in_place}
     on = early.known.on
-    beside = stored_bytes(early.loop, in_rings, on.chip.rules) + _scratch_bytes(early)
+    beside = stored_bytes(early.loop, in_rings, on.chip.rules) + scratch_bytes(early)
 
     def warps_with(slots: int, registers: int, kept: int = 0) -> int:
         barriers = _BARRIER_BYTES * slots if boxes else 0
         return residency(chip, warps, registers, slots * each + beside - kept + barriers).warps
 
-    least = min(max(1, warps_with(depth, plain_registers)), _ENOUGH_WARPS)
+    least = min(max(1, warps_with(depth, plain_registers)), ENOUGH_WARPS)
     tried = [(0, 0)]
-    if least < _ENOUGH_WARPS:  # else other blocks' products fill the time, too
+    if least < ENOUGH_WARPS:  # else other blocks' products fill the time, too
         more, kept = may_stay(early.loop, on.module, on.chip.rules)
         most = min(chip.most_registers(warps), on.options.get("maxnreg") or MOST_REGISTERS)
         tried += [(more, kept)] if kept and registers + more <= most else []
@@ -328,93 +314,8 @@ def _planned(
             f"leave room for fewer than {least} warps, which other blocks' products need"
         )
         remarks.note(late, text, "missed")
-        return replace(plain, going=_going(early, found))
+        return replace(plain, going=going_product(early, found))
     return plain
-
-
-def _behind(early: Early, found: list[Staged], plain: Plan, chip: Chip) -> Plan:
-    """Return the ring of a loop with a slot less, if more blocks share a multiprocessor by that.
-
-    Copies start behind what reads the slot that they fill: a second barrier in each round, for
-    which as many rounds stay under way. Only where warps multiply, and where other blocks have
-    work while this one meets.
-    """
-    on, loop = early.known.on, early.loop
-    alone = all(staged.is_vectors and not staged.in_place for staged in found)
-    waits = any(early.known.rules.later_of(op) for op in _inside(loop))
-    fewer = plain.slots - 1
-    if not alone or waits or fewer < 2 or not on.options.get("fewer_slots", True):
-        return plain
-    each = sum(staged.ahead.buffer.bytes for staged in found)
-    scratch = _scratch_bytes(early, found)
-    sums = sum(_registers_of(op.result) for op in _inside(loop) if chip.rules.staged_of(op))
-    registers = min(MOST_REGISTERS, _OTHER_REGISTERS + sums)
-    before, after = (
-        residency(chip, on.num_warps, registers, slots * each + scratch).warps
-        for slots in (plain.slots, fewer)
-    )
-    return plain if after <= before else Plan(fewer, fewer)
-
-
-def _together(early: Early, found: list[Staged], plain: Plan, chip: Chip, room: int) -> Plan:
-    """Return the ring of a loop that starts copies of several rounds together, if that pays.
-
-    Not where products read it in place: they take tiles of so many rows that memory can wait.
-    """
-    on = early.known.on
-    plain_reads = all(staged.is_vectors and not staged.in_place for staged in found)
-    if not plain_reads or not on.options.get("rounds_together", False):
-        return plain
-    sizes = [staged.ahead.buffer.bytes for staged in found]
-    large = [s for s, size in zip(found, sizes, strict=True) if 2 * size >= max(sizes)]
-    rows = [row for staged in large if (row := _row_that_goes_on(early, staged))]
-    count = min(_MOST_TOGETHER, _ROW_BYTES // min(rows)) if rows else 1
-    each = sum(staged.ahead.buffer.bytes for staged in found)
-
-    def warps_with(slots: int) -> int:
-        size = slots * each + _scratch_bytes(early)
-        return residency(chip, on.num_warps, _OTHER_REGISTERS, size).warps
-
-    least = min(max(1, warps_with(plain.slots)), _LEAST_WARPS)
-    while count > 1:
-        slots = max(2, -(-plain.slots // count)) * count
-        if slots * each <= room and warps_with(slots) >= least:
-            return Plan(slots, slots - count, together=count)
-        count //= 2
-    return plain
-
-
-def _row_that_goes_on(early: Early, staged: Staged) -> int:
-    """Return the bytes of a tile that lie side by side, where the next round's lie behind them.
-
-    0 if they do not, or are no power of two.
-    """
-    facts, loop = early.known.on.facts, early.loop
-    assert staged.access is not None
-    pointers = staged.access.pointers
-    form, index = facts.form(pointers), facts.form(loop.body.arguments[0])
-    if form is None or index is None:
-        return 0
-    rounds = [m for m in index.terms if len(m) == 1 and m[0].kind == "trip"]
-    for monomial, factor in form.terms.items():
-        if factor == 1 and len(monomial) == 1 and monomial[0].kind == "x":
-            axis: int = monomial[0].key
-            extent = shape_of(pointers.type)[axis]
-            size = extent * pointee_of(pointers.type).itemsize
-            steps = [form.terms.get(one) for one in rounds]
-            return size if steps == [extent] and size & (size - 1) == 0 else 0
-    return 0
-
-
-def _scratch_bytes(early: Early, found: Sequence[Staged] = ()) -> int:
-    """Return the most bytes that an op of a loop needs beside its operands, one after the other.
-
-    Those do not count that reads of the rings of `found` stand for.
-    """
-    on, used = early.known.on, early.known.uses.keys()
-    gone = {id(user.op) for staged in found for user in staged.users}
-    left = (op for op in _inside(early.loop) if id(op) not in gone)
-    return max((scratch_of(op, on.chip, on.num_warps, used).bytes for op in left), default=0)
 
 
 def _late(
@@ -444,29 +345,6 @@ def _late(
     return None if reason else late.product, plain, needed
 
 
-def _going(early: Early, found: list[Staged]) -> Late | None:
-    """Return the last product of a loop, if it may go on until the next round's first has ended.
-
-    It holds what it reads no longer than until then, so that takes fewer registers than to start it
-    a round later. Copies of a round start behind the first product, which is for one thread alone:
-    boxes.
-    """
-    loop, rules, on = early.loop, early.known.rules, early.known.on
-    late = late_product(loop, rules)
-    if late is None or not on.options.get("overlap", True):
-        return None
-    if any(staged.box is None or staged.through_registers for staged in found):
-        return None
-    read = {place.operand for staged in found for place in staged.in_place}
-    first = loop.body.ops.index(late.first)
-    ready = all(loop.body.ops.index(op) > first for op in late.chain)
-    waits = (rules.later_of(op) for op in loop.body.ops)
-    two = sum(later is not None for later in waits) == 2
-    if obstacle(late, read, rules) or late.before or late.behind or not ready or not two:
-        return None
-    return late
-
-
 def _goes_on(early: Early, found: list[Staged]) -> Op | None:
     """Return the product of a loop that may be waited for a round later.
 
@@ -474,7 +352,7 @@ def _goes_on(early: Early, found: list[Staged]) -> Op | None:
     is computed in the round, in registers, which it takes in parts.
     """
     loop, known = early.loop, early.known
-    waiting = [(op, later) for op in _inside(loop) if (later := known.rules.later_of(op))]
+    waiting = [(op, later) for op in inside(loop) if (later := known.rules.later_of(op))]
     if len(waiting) != 1 or waiting[0][0] not in loop.body.ops:
         return None
     ((product, later),) = waiting
@@ -499,7 +377,7 @@ def _beside(early: Early, found: list[Staged]) -> Op | None:
     go to a multiprocessor in a cycle. Boxes are started by one thread, in front of it.
     """
     loop, rules = early.loop, early.known.rules
-    waiting = [(op, later) for op in _inside(loop) if (later := rules.later_of(op))]
+    waiting = [(op, later) for op in inside(loop) if (later := rules.later_of(op))]
     alone = len(waiting) == 1 and waiting[0][0] in loop.body.ops
     if not alone or not early.known.on.options.get("overlap", True):
         return None
@@ -515,11 +393,6 @@ def _is_computed(product: Op, early: Early, found: list[Staged]) -> bool:
     later = early.known.rules.later_of(product)
     read = {place.operand for staged in found for place in staged.in_place if place.op is product}
     return later is not None and not tiles_of(later) <= read
-
-
-def _inside(op: Op) -> list[Op]:
-    found = [inner for region in op.regions for inner in region.ops]
-    return [*found, *(deeper for inner in found for deeper in _inside(inner))]
 
 
 def _affordable(
@@ -565,14 +438,14 @@ def _for_more_blocks(
     led = all(staged.is_vectors for staged in found) and any(
         _is_led_by_table(early, staged) for staged in found
     )
-    waits = any(early.known.rules.later_of(op) for op in _inside(loop))
+    waits = any(early.known.rules.later_of(op) for op in inside(loop))
     if not led or waits or not on.options.get("fewer_stages", True):
         return depth
     each = sum(staged.ahead.buffer.bytes for staged in found)
-    scratch = _scratch_bytes(early, found)
-    products = [op for op in _inside(loop) if chip.rules.staged_of(op)]
-    sums = sum(_registers_of(op.result) for op in products)
-    registers = min(MOST_REGISTERS, _OTHER_REGISTERS + sums)
+    scratch = scratch_bytes(early, found)
+    products = [op for op in inside(loop) if chip.rules.staged_of(op)]
+    sums = sum(registers_of(op.result) for op in products)
+    registers = min(MOST_REGISTERS, OTHER_REGISTERS + sums)
 
     def blocks_of(slots: int) -> int:
         fits = residency(chip, on.num_warps, registers, slots * each + scratch)
@@ -583,7 +456,7 @@ def _for_more_blocks(
         blocks = blocks_of(slots)
         # Of one slot nothing is on its way while it is read.
         on_the_way = (blocks * (slots - 1) if slots > 1 else blocks - 1) * each
-        few = most < _TAKING_TURNS and most * on.num_warps < _ENOUGH_WARPS
+        few = most < _TAKING_TURNS and most * on.num_warps < ENOUGH_WARPS
         if few and blocks > most and on_the_way >= _ON_THE_WAY:
             fewest, most = slots, blocks
     if fewest < depth:

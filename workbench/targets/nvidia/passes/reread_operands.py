@@ -31,7 +31,6 @@ from workbench.targets.nvidia.chip import MOST_REGISTERS, Chip, chip_of, residen
 from workbench.targets.nvidia.passes.kept_operands import made_in
 from workbench.targets.nvidia.passes.stage_products import place_to_store
 from workbench.targets.nvidia.told_blocks import ENOUGH_WARPS
-
 from workbench.targets.simt.ops import SharedAllocate, SharedLoad, SharedStore, all_warps, roles_of
 from workbench.targets.simt.passes.shared_memory import bytes_needed
 from workbench.targets.simt.pressure import is_written_where_used, peak_in
@@ -133,15 +132,17 @@ def _readers(module: Module, unit: Chip) -> dict[Value, list[Op]]:
             continue
         made = made_in(loop)
         for op in loop.body.ops:
-            sums = {value for value in op.operands if value.type == op.result.type} if (
-                unit.rules.staged_of(op)
-            ) else set[Value]()
             for value in unit.rules.staged_of(op):
-                stays = value not in made and value not in sums and value.op is not None
-                plain = isinstance(value.type, Tile) and element_of(value.type).itemsize == 2
-                if stays and plain and len(shape_of(value.type)) == 2 and _words(value) > 2 * _PIECES:
+                stays = value not in made and value.op is not None
+                if stays and _is_large(value) and value.type != op.result.type:
                     found.setdefault(value, []).append(op)
     return found
+
+
+def _is_large(tile: Value) -> bool:
+    """Say whether a tile is one of matrices of 16-bit elements, and more than pieces."""
+    is_matrix = isinstance(tile.type, Tile) and len(shape_of(tile.type)) == 2
+    return is_matrix and element_of(tile.type).itemsize == 2 and _words(tile) > 2 * _PIECES
 
 
 class _Rereader:

@@ -71,6 +71,11 @@ class Plan:
     beside: Op | None = None
     going: Late | None = None
 
+    @property
+    def starts_first(self) -> bool:
+        """Whether a round starts copies in front of all else."""
+        return self.beside is None and self.going is None
+
 
 @dataclass(slots=True)
 class _Carried:
@@ -159,8 +164,7 @@ class RingLoop:
         parity = None if barriers is None else carried.add(zero, "parity")
         runs = None if any_more is None else carried.add(any_more, "runs")
         with builder.block() as body:
-            if self.plan.going is None:
-                self._meet_for_copies()
+            self._meet_for_copies()
             self._store(held, held_slot)
             self._keep_loads_behind()
             # Copies come first: a warp that starts a product waits there until the one before is
@@ -172,7 +176,7 @@ class RingLoop:
                 found = ahead.start(next_index, dict(shadows), write_slot, stage=stage, runs=runs)
                 moved.update(found)
 
-            if self.plan.beside is None and self.plan.going is None:
+            if self.plan.starts_first:
                 start()
             if held:  # ptxas moves loads behind the product
                 builder.insert(WarpBarrier())
@@ -218,7 +222,12 @@ class RingLoop:
                 return
 
     def _meet_for_copies(self) -> None:
-        """Have all threads see what copies have brought for a round."""
+        """Have all threads see what copies have brought for a round.
+
+        Of boxes barriers tell; where a product goes on until the next one has ended, all meet then.
+        """
+        if self.plan.going is not None:
+            return
         if self.vectors:
             self.builder.insert(WaitCopies(self.plan.distance - 1))
         if any(staged.in_place and staged.is_vectors for staged in self.found):
