@@ -108,7 +108,8 @@ def test_it_means_the_same(k_all: int, carried: bool):
 
 @pytest.mark.parametrize(("step", "k"), [(2, K), (1, 128)])
 def test_rows_that_are_long_or_do_not_go_on_are_copied_round_by_round(step: int, k: int):
-    module = in_gpu_ir(tile_module(step=step, k=k, fewer_slots=False))
+    given = tile_module(step=step, k=k)
+    module = in_gpu_ir(replace(given, attributes={**given.attributes, "fewer_slots": False}))
     assert not started(module)
     assert slots_of(module) == {3}
 
