@@ -122,6 +122,13 @@ def test_of_several_launches_the_last_is_meant_and_the_others_stay(names):
     assert "BLOCK=256" in specs
 
 
+def test_launches_with_other_arrays_that_follow_are_not_meant(names):
+    cell = FIXED + "for _ in range(3):\n    add[(1,)](y[:9], y[:9], out[:9], 9, BLOCK=256)\n"
+    assert_right(run_cell(cell, '--check "x + y"', names))
+    with pytest.raises(KernelError, match="K602"):
+        run_cell(cell, '--check "np.zeros(1000)"', names)
+
+
 def test_a_kernel_with_a_search_and_computed_constexprs(names):
     cell = ADD.replace(
         "@triton.jit",

@@ -28,7 +28,8 @@ from workbench.magics.options import Request
 from workbench.magics.own_launches import (
     OwnLaunches,
     again,
-    asks_of_launch,
+    is_about_launch,
+    names_arguments,
     plan_of,
     watched_launches,
 )
@@ -90,8 +91,7 @@ def _run_cell(
         )  # fmt: skip
     refuse_replacing(request, namespace)
     said = True if request.guard else False if request.no_guard else None
-    named = _names_arguments(request)
-    watched = watched_launches(copies=not named and asks_of_launch(request))
+    watched = watched_launches(request, namespace)
     launches = OwnLaunches()
     try:
         with (
@@ -196,20 +196,15 @@ def _entry(request: Request, kernels: dict[str, Any], body: Body, file: str) -> 
     return list(kernels.values())[-1] if last is None else kernels[last]
 
 
-def _names_arguments(request: Request) -> bool:
-    """Say whether the options themselves tell what a kernel is to be compiled for."""
-    return request.args is not None or request.make is not None or request.sig is not None
-
-
 def _run(
     entry: Any, request: Request, namespace: dict[str, Any], launches: OwnLaunches
 ) -> KernelResult:
     source = entry.kernel_source
-    if not _names_arguments(request):
+    if not names_arguments(request):
         own = _launched(entry, request, launches, namespace)
         if own is None:
             return _untyped(entry, request)
-        return _again(entry, request, namespace, launches, own) if asks_of_launch(request) else own
+        return _again(entry, request, namespace, launches, own) if is_about_launch(request) else own
     with may_stop():
         plan = make_plan(request, source, namespace)
     return run_plan(entry, plan, previous_call(source.name))
@@ -224,7 +219,7 @@ def _again(
 ) -> KernelResult:
     """Do with the last launch of the body what the options ask for; its other launches stay."""
     source = entry.kernel_source
-    last = launches.of(source)[-1]
+    last = launches.meant[source.function]
     with may_stop():
         plan = again(last, make_plan(request, source, namespace), namespace)
     with launches.as_before(source):
