@@ -165,3 +165,28 @@ def test_a_function_without_a_decorator_is_launched_in_its_cell(names):
     )
     run_cell(helper, "", names)
     assert np.array_equal(names["out"][:512], 2 * names["x"][:512])
+
+
+def test_another_target_is_where_the_launch_is_made_again(names):
+    result = run_cell(FIXED, "--target interpreter", names)
+    assert next(trace.kernel.target for trace in result.traces) == "interpreter"
+    with pytest.raises(KernelError) as caught:
+        run_cell(FIXED, "--target sm_80", names)
+    assert caught.value.code == "K504"
+    assert "--no-run" in (caught.value.hint or "")
+    looked = run_cell(FIXED, "--target sm_80 --no-run", names)
+    assert looked.trace.kernel.target == "sm_80"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--baseline torch", "--baseline without --bench"),
+        ("--flops n --warm", "--flops, --warm without --bench"),
+        ("--rtol 1e-3", "--rtol without --check"),
+    ],
+)
+def test_options_that_belong_to_one_that_is_not_given_say_so(names, options, said):
+    result = run_cell(ADD, f"--args x,y,out,1000 --grid 4 --set BLOCK=256 {options}", names)
+    runs = [run for record in result.records for run in record.runs]
+    assert said in [getattr(run, "why", "") for run in runs]

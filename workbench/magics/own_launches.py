@@ -124,7 +124,7 @@ def is_about_launch(request: Request) -> bool:
     return not names_arguments(request) and bool(
         request.check is not None or request.bench or request.tune or request.tune_for is not None
         or request.settings or request.grid is not None or request.isolate or request.axes
-        or request.baselines
+        or request.baselines or request.target != "auto"
     )  # fmt: skip
 
 
