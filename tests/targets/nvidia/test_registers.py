@@ -189,10 +189,31 @@ def test_a_block_more_is_not_paid_with_spills(monkeypatch: pytest.MonkeyPatch, s
         return result(168, spilled) if ".minnctapersm" in ptx else result(200, 0)
 
     monkeypatch.setattr(spills, "assemble", assemble)
-    text = ".entry k()\n.reqntid 128\n.minnctapersm 3\n{ }"
+    text = ".entry k()\n.reqntid 128\n.minnctapersm 3\n{ wgmma }"
     found = spills.fitted(text, chip("sm_90a"), 4)
     assert found.result == (result(200, 0) if spilled else result(168, 0))
     assert (".minnctapersm" in found.ptx) == (not spilled)
+
+
+@pytest.mark.parametrize(
+    ("spilled", "rows", "told"),
+    [
+        (8, ".L_x_1:\n LDL R1, [R2] ;\n BRA `(.L_x_1) ;", True),  # few
+        (64, ".L_x_1:\n LDL R1, [R2] ;\n BRA `(.L_x_1) ;", False),
+        (64, " LDL R1, [R2] ;\n.L_x_1:\n BRA `(.L_x_1) ;", True),  # in front of the loop
+    ],
+)
+def test_where_warps_multiply_a_block_more_is_worth_a_few(
+    monkeypatch: pytest.MonkeyPatch, spilled: int, rows: str, told: bool
+):
+    def assemble(ptx: str, chip: str) -> Assembled:
+        return result(128, spilled) if ".minnctapersm" in ptx else result(200, 0)
+
+    monkeypatch.setattr(spills, "assemble", assemble)
+    monkeypatch.setattr(spills, "listed", lambda cubin: rows)
+    text = ".entry k()\n.reqntid 256\n.minnctapersm 2\n{ mma.sync }"
+    found = spills.fitted(text, chip("sm_90a"), 8)
+    assert (".minnctapersm" in found.ptx) == told
 
 
 @needs_ptxas
