@@ -25,7 +25,6 @@ from workbench.ir import (
     shape_of,
 )
 from workbench.layouts import swizzled
-from workbench.ops import For
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.chip import MOST_REGISTERS, Chip, chip_of, residency
 from workbench.targets.nvidia.passes.kept_operands import made_in
@@ -120,7 +119,8 @@ def _in_pieces(module: Module, unit: Chip) -> Iterator[Value]:
             chain = [value]
             while chain[-1].op is not None and type(chain[-1].op) in MOVES:
                 chain.append(chain[-1].op.operands[0])
-            if isinstance(chain[-1].op, SharedLoad):
+            made = chain[-1].op
+            if made is not None and made.buffer_moved() is not None:
                 yield from chain
 
 
@@ -128,10 +128,10 @@ def _readers(module: Module, unit: Chip) -> dict[Value, list[Op]]:
     """Return the tiles that are more than pieces, and the products that read them in all rounds."""
     found: dict[Value, list[Op]] = {}
     for loop in module.walk():
-        if not isinstance(loop, For):
+        if not loop.repeats:
             continue
         made = made_in(loop)
-        for op in loop.body.ops:
+        for op in (op for region in loop.regions for op in region.ops):
             for value in unit.rules.staged_of(op):
                 stays = value not in made and value.op is not None
                 if stays and _is_large(value) and value.type != op.result.type:
