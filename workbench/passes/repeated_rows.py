@@ -18,22 +18,26 @@ def multiply_rows_once(module: Module, remarks: Remarks) -> Module:
     Authors repeat rows until there are as many as Triton's products ask for.
 
     Before:
-        %1 = tile.expand_dims %a {axis = 1} : tile<8x1x16xf16>
-        %2 = tile.broadcast %1 {shape = (8, 2, 16)} : tile<8x2x16xf16>
-        %3 = tile.reshape %2 {shape = (16, 16)} : tile<16x16xf16>
+        %a = tile.splat %x {shape = (8, 16)} : tile<8x16xf32>
+        %b = tile.splat %y {shape = (16, 16)} : tile<16x16xf32>
+        %1 = tile.expand_dims %a {axis = 1} : tile<8x1x16xf32>
+        %2 = tile.broadcast %1 {shape = (8, 2, 16)} : tile<8x2x16xf32>
+        %3 = tile.reshape %2 {shape = (16, 16)} : tile<16x16xf32>
         %z = tile.constant {value = 0.0, type = tile<16x16xf32>} : tile<16x16xf32>
         %4 = tile.dot %3, %b, %z : tile<16x16xf32>
         %5 = tile.reshape %4 {shape = (8, 2, 16)} : tile<8x2x16xf32>
         %7 = tile.reduce [%5] {axis = 1} {
-        ^(%x: f32, %y: f32):
-          %6 = tile.add [%x, %y] : f32
+        ^(%u: f32, %v: f32):
+          %6 = tile.add [%u, %v] : f32
           tile.yield [%6]
         } : tile<8x16xf32>
     After:
-        %z = tile.constant {value = 0.0, type = tile<8x16xf32>} : tile<8x16xf32>
-        %4 = tile.dot %a, %b, %z : tile<8x16xf32>
-        %5 = tile.constant {value = 2.0, type = tile<8x16xf32>} : tile<8x16xf32>
-        %7 = tile.mul [%4, %5] : tile<8x16xf32>
+        %a = tile.splat %x {shape = (8, 16)} : tile<8x16xf32>
+        %b = tile.splat %y {shape = (16, 16)} : tile<16x16xf32>
+        %8 = tile.constant {value = 0.0, type = tile<8x16xf32>} : tile<8x16xf32>
+        %9 = tile.dot %a, %b, %8 : tile<8x16xf32>
+        %10 = tile.constant {value = 2.0, type = tile<8x16xf32>} : tile<8x16xf32>
+        %7 = tile.mul [%9, %10] : tile<8x16xf32>
 
     Needs: a power of two of copies, which lie behind one another; a product that is used once and
     starts at zero.
@@ -61,9 +65,13 @@ def multiply_rows_once(module: Module, remarks: Remarks) -> Module:
         once = builder.add(
             Dot(rows, dot.b, zero, precision=dot.precision, imprecise_limit=limit), dot.result.hint
         )
-        total = builder.add(Elementwise("mul", (once, builder.add(Constant(float(copies), type)))))
         remarks.note(op, f"rows that were repeated {copies} times are multiplied once")
-        return builder.add(Reshape(total, shape_of(op.results[0].type)), op.results[0].hint)
+        factor = builder.add(Constant(float(copies), type))
+        total = builder.add(Elementwise("mul", (once, factor)))
+        (result,) = op.results
+        if shape_of(result.type) == shape:
+            return total
+        return builder.add(Reshape(total, shape_of(result.type)), result.hint)
 
     return rebuild(module, rewrite)
 
