@@ -11,7 +11,7 @@ from tests.corpus.sample import BF16, F16, F32, Check, Launch, Maker, Problem, c
 from tests.kernels import broadcasting as kernels
 from workbench import cdiv
 
-#: Rows that an instruction of tensor cores has at least: heads are repeated until there are as many.
+#: The rows that Triton's products ask for: heads are repeated until there are as many.
 ROWS = 16
 
 
@@ -184,9 +184,7 @@ def distances(
     bench=((256, 8, 2048, 128, 32), (512, 1, 2048, 64, 64)),
     dtypes=(F16, BF16, F32), bench_dtypes=(F16,), layouts=("contiguous",),
 )  # fmt: skip
-def decode_by_sums(
-    make: Maker, groups: int, heads: int, n: int, head: int, block: int
-) -> Problem:
+def decode_by_sums(make: Maker, groups: int, heads: int, n: int, head: int, block: int) -> Problem:
     q, out = make.normal(groups * heads, head), make.output(groups * heads, head)
     k, v = (make.normal(groups, n, head) for _ in "kv")
     scale = head**-0.5
@@ -253,7 +251,11 @@ def states_step(
 def mixed_taps(
     make: Maker, tokens: int, channels: int, taps: int, block_t: int, block_c: int
 ) -> Problem:
-    x, w, out = make.normal(tokens, channels), make.normal(channels, taps), make.output(tokens, channels)
+    x, w, out = (
+        make.normal(tokens, channels),
+        make.normal(channels, taps),
+        make.output(tokens, channels),
+    )
     launch = Launch(
         kernels.mixed_taps, (cdiv(tokens, block_t), cdiv(channels, block_c)),
         (x, w, out, tokens, channels),

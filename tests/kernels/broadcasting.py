@@ -1,4 +1,4 @@
-"""Tiles of three axes: batches of small products, and products written as sums of broadcast tiles."""
+"""Tiles of three axes: batches of small products, and products that are sums of broadcast tiles."""
 
 import workbench.language as tl
 
@@ -73,7 +73,7 @@ def sparse_heads_backward(
     HEADS: tl.constexpr, COPIES: tl.constexpr, BLOCK: tl.constexpr,
     D: tl.constexpr, CHOSEN: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of `sparse_heads`; what goes to chosen blocks is summed over heads by broadcasting."""
+    """Gradients of `sparse_heads`; those of chosen blocks are summed over heads by broadcasting."""
     m = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     group = tl.program_id(1)
     heads = group * HEADS + tl.arange(0, HEADS)

@@ -1,4 +1,4 @@
-"""Rows that a product has several times, and whose results are only added up, are multiplied once."""
+"""Rows that a product has several times, and whose results are added up, are multiplied once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workbench.passes.rules import constant_of
 
 
 def multiply_rows_once(module: Module, remarks: Remarks) -> Module:
-    """Write the sum over the copies of a product's rows as a multiple of the product of one of each.
+    """Write the sum over copies of a product's rows as a multiple of the product of one of each.
 
     Authors repeat rows until there are as many as Triton's products ask for.
 

@@ -17,7 +17,16 @@ import pytest
 from tests.files import form
 from tests.files.form import Text
 from tests.files.test_files import agree
-from tests.kernels import broadcasting, large_tiles, matmul, reductions, scans, softmax, sorting, vector_add
+from tests.kernels import (
+    broadcasting,
+    large_tiles,
+    matmul,
+    reductions,
+    scans,
+    softmax,
+    sorting,
+    vector_add,
+)
 from tests.passes.corpus import numbers, tile_ir
 from tests.targets.nvidia.hazards import simulate
 from tests.targets.simt.pretend import PRETEND, Pretend, execute, gpu_ir

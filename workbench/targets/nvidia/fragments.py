@@ -28,7 +28,6 @@ from workbench.ops import (
     Constant,
     Dot,
     Elementwise,
-    ExpandDims,
     Join,
     Load,
     Reshape,

@@ -31,8 +31,8 @@ def chain_of(
 
     None of them can tell whether it happens in its turn or right before the taker. The chain is
     empty if the op that gives the operand is none of them. `loads`: what reads shared memory may
-    be one of them. `once`: only ops that have as many registers as the operand are, since parts that
-    share one would each compute it.
+    be one of them. `once`: only ops that have as many registers as the operand are, since parts
+    that share one would each compute it.
     """
     users: dict[Value, set[int]] = {}
     for op in walk(block):

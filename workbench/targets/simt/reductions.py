@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Protocol
 
 from workbench.ir import Block, Scalar, Value, layout_of, shape_of
@@ -66,7 +67,9 @@ def _in_threads(
     left = sum(bits) - bits[axis] - (num_warps * lanes).bit_length() + 1
     first, second = others[:2]
     if left > 1 and min(bits[first], bits[second]) > left // 2:
-        steps = {d: [1 << sum(bits[d + 1 :]) + bit for bit in range(bits[d])] for d in (*others, axis)}
+        steps = {
+            d: [1 << sum(bits[d + 1 :]) + bit for bit in range(bits[d])] for d in (*others, axis)
+        }
         across = (left + 1) // 2
         square = [*steps[first][:across], *steps[second][: left - across]]
         walk = [s for d in others for s in steps[d] if s not in square]
@@ -92,7 +95,7 @@ def lower_reduce(low: Lowering, op: Reduce) -> None:
     layout = low.layout(op.inputs[0])
     plan = reduce_plan(layout, op.axis)
     parts = parts_of_rows(op) if low.comes_in_parts(op) else None
-    own = in_threads(low, op, layout, plan) if parts is None else _by_parts(low, op, layout, plan, parts)
+    own = in_threads(low, op, layout, plan) if parts is None else _by_parts(low, op, plan, parts)
     states = across_lanes(low, op, plan, own)
     if plan.warp_masks:
         states = _across_warps(low, op, plan, states)
@@ -139,9 +142,6 @@ def in_threads(low: Lowering, op: Combining, layout: LinearLayout, plan: ReduceP
     return [_in_thread(low, op, layout, group) for group in plan.groups]
 
 
-#: In how many sums a row is added up while others are, too.
-_CHAINS = 1
-
 #: About how many registers of a tile that is broadcast are there at once for a reduction of it.
 _TOGETHER = 32
 
@@ -158,7 +158,8 @@ def parts_of_rows(op: Reduce) -> Parts | None:
         return None
     each = max(1, _TOGETHER // max(map(len, groups)))
     parts = (groups[first : first + each] for first in range(0, len(groups), each))
-    return Parts(operand, tuple(tuple(r for g in part for r in g) for part in parts), False, True)
+    registers = tuple(tuple(r for group in part for r in group) for part in parts)
+    return Parts(operand, registers, loads=False, once=True)
 
 
 def _registers_behind(value: Value) -> int:
@@ -178,17 +179,15 @@ def _registers_behind(value: Value) -> int:
     return found
 
 
-def _by_parts(
-    low: Lowering, op: Reduce, layout: LinearLayout, plan: ReducePlan, parts: Parts
-) -> list[Row]:
+def _by_parts(low: Lowering, op: Reduce, plan: ReducePlan, parts: Parts) -> list[Row]:
     """Return what a thread's own elements of each row combine to, of an operand in parts."""
-    found: list[Row] = []
+    layout, found = low.layout(parts.operand), list[Row]()
     for registers in parts.registers:
         low.write_part(op, parts.operand, registers)
         left = len(registers)
         while left > 0:
             group = plan.groups[len(found)]
-            found.append(_in_thread(low, op, layout, group, chains=_CHAINS))
+            found.append(_in_thread(low, op, layout, group, in_order=True))
             left -= len(group)
     return found
 
@@ -204,11 +203,12 @@ def across_lanes(low: Lowering, op: Combining, plan: ReducePlan, states: list[Ro
 
 
 def _in_thread(
-    low: Lowering, op: Combining, layout: LinearLayout, group: Sequence[int], chains: int = 0
-) -> Row:
+    low: Lowering, op: Combining, layout: LinearLayout, group: Sequence[int], *,
+    in_order: bool = False,
+) -> Row:  # fmt: skip
     """Combine a thread's registers of one row, neighbours first (a tree keeps latency low).
 
-    `chains`: one after the other instead, in so many sums: products are multiply-adds then.
+    `in_order`: one after the other instead, beside other rows: products become multiply-adds then.
 
     Where the row has holes, a combine with a neutral element replaces them by it; any other
     carries along whether there is a value at all.
@@ -226,11 +226,8 @@ def _in_thread(
             values = [low.emit.pure(f"select i1 {inside}, {type} {values[0]}, {type} {neutral}")]
             inside = None
         rows.append(Row(values, inside))
-    if rows and chains:
-        found = rows[:chains]
-        for number, row in enumerate(rows[chains:]):
-            found[number % chains] = combine_present(low, op, found[number % chains], row)
-        return _tree(low, op, found)
+    if rows and in_order:
+        return reduce(lambda a, b: combine_present(low, op, a, b), rows)
     if rows:
         return _tree(low, op, rows)
     # All that this register of the result combines are holes: along the axis, or because it lies
