@@ -131,6 +131,29 @@ def sparse_heads_backward(
 
 @sample(
     "broadcasting", kernels,
+    fast=((5, 16, 16, 4), (3, 16, 32, 2)),
+    gpu=((1000, 32, 64, 4),),
+    bench=((16384, 64, 32, 2), (65536, 16, 32, 8)),
+    dtypes=(F16, BF16), bench_dtypes=(F16,), layouts=("contiguous",),
+)  # fmt: skip
+def windows(make: Maker, count: int, rows: int, head: int, block: int) -> Problem:
+    q, k, v = (make.normal(count, rows, head) for _ in "qkv")
+    out, scale = make.output(count, rows, head), head**-0.5
+    launch = Launch(
+        kernels.windows, (cdiv(count, block),), (q, k, v, out, count, scale),
+        {"BLOCK": block, "M": rows, "D": head, "num_warps": 4},
+    )  # fmt: skip
+
+    def checks() -> Iterator[Check]:
+        p = (q.double() @ k.double().mT * scale).softmax(-1)
+        eps = torch.finfo(make.dtype).eps
+        yield Check("out", out, p @ v.double(), 4 * eps * (p @ v.double().abs()) + 1e-6)
+
+    return Problem((launch,), checks, once(q, k, v, out), flops=4 * count * rows**2 * head)
+
+
+@sample(
+    "broadcasting", kernels,
     fast=((32, 32, 32, 16, 16, 16), (32, 64, 64, 32, 32, 8)),
     gpu=((256, 256, 256, 32, 32, 32),),
     bench=((2048, 1024, 1024, 32, 64, 16),),

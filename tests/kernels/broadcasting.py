@@ -139,6 +139,25 @@ def sparse_heads_backward(
     tl.atomic_add(dk_ptr + own + m[:, None] * D + d[None, :], dk, sem="relaxed")
 
 
+def windows(
+    q_ptr, k_ptr, v_ptr, out_ptr, n_windows, scale,
+    BLOCK: tl.constexpr, M: tl.constexpr, D: tl.constexpr,
+):  # fmt: skip
+    """Attention within windows, some windows at once."""
+    w = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    m = tl.arange(0, M)
+    d = tl.arange(0, D)
+    at = (w[:, None, None] * M + m[None, :, None]) * D + d[None, None, :]
+    live = (w < n_windows)[:, None, None]
+    q = tl.load(q_ptr + at, mask=live, other=0.0)
+    k = tl.load(k_ptr + at, mask=live, other=0.0)
+    v = tl.load(v_ptr + at, mask=live, other=0.0)
+    scores = tl.dot(q, tl.permute(k, (0, 2, 1))) * scale
+    p = tl.exp(scores - tl.max(scores, 2)[:, :, None])
+    out = tl.dot(p.to(v.dtype), v) / tl.sum(p, 2)[:, :, None]
+    tl.store(out_ptr + at, out.to(out_ptr.dtype.element_ty), mask=live)
+
+
 def product_by_sums(
     a_ptr, b_ptr, out_ptr, M, N, K,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
