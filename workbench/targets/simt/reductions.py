@@ -142,6 +142,8 @@ def in_threads(low: Lowering, op: Combining, layout: LinearLayout, plan: ReduceP
     return [_in_thread(low, op, layout, group) for group in plan.groups]
 
 
+#: How many are added up one after the other: more would be rounded more often.
+_IN_ORDER = 16
 #: About how many registers of a tile that is broadcast are there at once for a reduction of it.
 _TOGETHER = 32
 
@@ -208,7 +210,7 @@ def _in_thread(
 ) -> Row:  # fmt: skip
     """Combine a thread's registers of one row, neighbours first (a tree keeps latency low).
 
-    `in_order`: one after the other instead, beside other rows: products become multiply-adds then.
+    `in_order`: runs of them one after the other, beside other rows: products become multiply-adds.
 
     Where the row has holes, a combine with a neutral element replaces them by it; any other
     carries along whether there is a value at all.
@@ -226,8 +228,9 @@ def _in_thread(
             values = [low.emit.pure(f"select i1 {inside}, {type} {values[0]}, {type} {neutral}")]
             inside = None
         rows.append(Row(values, inside))
-    if rows and in_order:
-        return reduce(lambda a, b: combine_present(low, op, a, b), rows)
+    if in_order:
+        runs = (rows[first : first + _IN_ORDER] for first in range(0, len(rows), _IN_ORDER))
+        rows = [reduce(lambda a, b: combine_present(low, op, a, b), run) for run in runs]
     if rows:
         return _tree(low, op, rows)
     # All that this register of the result combines are holes: along the axis, or because it lies
