@@ -230,6 +230,7 @@ def test_sums_of_broadcast_tiles_are_made_in_few_registers():
         {"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 16}, num_warps=4,
     )  # fmt: skip
     built = pipeline.build(tile_passes(module, Recorder()), "sm_90a", Recorder())
+    assert built.gpu is not None
     (reduce,) = [op for op in built.gpu.walk() if isinstance(op, Reduce)]
     parts = parts_of_rows(reduce)
     assert parts is not None
