@@ -140,7 +140,7 @@ _MEMORY = (
 )
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Return the environment for ptxas; what the user says of glibc comes last, so it holds."""
     given = os.environ.get("GLIBC_TUNABLES")
     return {**os.environ, "GLIBC_TUNABLES": ":".join((*_MEMORY, *([given] if given else [])))}
@@ -150,7 +150,7 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
     limit = _seconds.get()
     try:
         return subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=limit, env=_environment()
+            command, capture_output=True, text=True, check=False, timeout=limit, env=environment()
         )
     except subprocess.TimeoutExpired as error:
         raise ToolError(f"ptxas took more than {limit:g} s", code="K413") from error
