@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+import workbench as wb
 import workbench.language as tl
 from tests.language.harness import (
     dtype_of,
@@ -223,12 +224,44 @@ def test_08_unary_operators():
     x = np.array([0.0, -0.0, 1, -1], np.float32)
     given = {"y": x, "n": 4, "B": 4}
     negated = result(store("-a"), np.float32, 4, x=x, **given)
-    assert not np.signbit(negated[:2]).any()
+    assert np.signbit(negated).tolist() == [True, False, True, False]
     ints = np.array([0, 1, -1, 7], np.int32)
     assert result(store("~a"), np.int32, 4, x=ints, **given).tolist() == (~ints).tolist()
     assert result(store("not (a > 0)"), np.int32, 4, x=ints, **given).tolist() == [1, 0, 1, 0]
     assert "'not' needs a condition" in error_of(store("not a"), out=ints, x=ints, **given).message
     assert "'~' takes integers" in error_of(store("~a"), out=x, x=x, **given).message
+
+
+@pytest.mark.parametrize("dtype", ["float8_e5m2", "float8_e4m3fn"])
+def test_08_a_minus_turns_the_sign_of_every_small_float(dtype):
+    """Of infinities and NaNs too: no number is rounded, which would saturate."""
+    codes = torch.arange(256, dtype=torch.uint8)
+    kernel = from_text(
+        """
+        def kernel(out, x):
+            i = tl.arange(0, 256)
+            tl.store(out + i, (-tl.load(x + i)).to(tl.uint8, bitcast=True))
+        """
+    )
+    got = result(kernel, np.uint8, 256, x=codes.view(getattr(torch, dtype)))
+    numbers = ~codes.view(getattr(torch, dtype)).float().isnan().numpy()
+    assert (got == codes.numpy() ^ 0x80)[numbers].all()
+
+
+@wb.jit
+def times_one(out, x):
+    i = tl.arange(0, 4)
+    v = tl.load(x + i)
+    tl.store(out + i, v * 1.0)
+
+
+@pytest.mark.parametrize("target", ["cpu", "interpreter"])
+def test_05_a_product_with_one_saturates_as_any_product_of_small_floats(target):
+    x = torch.tensor([0x7C, 0xFC, 0x3C, 0x80], dtype=torch.uint8)
+    out = torch.zeros(4, dtype=torch.uint8)
+    small = torch.float8_e5m2
+    times_one[(1,)](out.view(small), x.view(small), target=target)
+    assert out.tolist() == [0x7B, 0xFB, 0x3C, 0x80]
 
 
 def test_08_powers_and_matrix_product_by_operator():
