@@ -202,19 +202,13 @@ class Autotuner(Wrapper):
         named = {name: value for name, value in everything.items() if name in self.arg_names}
         values = [named[name] for name in self.keys if name in named]
         key = (*values, *(str(v.dtype) for v in named.values() if hasattr(v, "dtype")))
-        try:
-            hash(key)
-        except TypeError:
-            raise self._unhashable(named) from None
+        if not _is_hashed(key):
+            raise self._unhashable(named)
         return key
 
     def _unhashable(self, named: Mapping[str, Any]) -> OptionError:
         """Return the error for a value that cannot tell launches apart."""
-        for name in self.keys:
-            try:
-                hash(named.get(name))
-            except TypeError:
-                break
+        name = next(name for name in self.keys if not _is_hashed(named.get(name)))
         what = f"a key's values can be hashed: {name} of {self.base_fn.__name__} is in the key"
         return wrong_kind(what, named.get(name), "pass a tuple, or leave it out of key=[...]")
 
@@ -462,6 +456,14 @@ class Autotuner(Wrapper):
         if plan is None:
             return None
         return store.key_of(self.fn.text_key, key, plan.device, configs)
+
+
+def _is_hashed(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _copy(value: Any) -> Any:

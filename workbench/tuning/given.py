@@ -75,7 +75,7 @@ def milliseconds(option: str, given: Any) -> float | None:
     """Return a time, None where it is left out; raises K105 for anything else."""
     if given is None:
         return None
-    if isinstance(given, bool) or not isinstance(given, Real) or not given >= 0:
+    if isinstance(given, bool) or not isinstance(given, Real) or not float(given) >= 0:
         raise wrong_kind(f"{option} is a number of milliseconds", given, f"e.g. {option}=25")
     return float(given)
 
