@@ -262,7 +262,7 @@ def compare(symbol: str, a: Any, b: Any) -> tensor:
 
 
 def negative(x: Any) -> Any:
-    """Return x with the other sign, -0.0 of 0.0 too (as since Triton 3.8)."""
+    """Return 0 - x (so that -0.0 comes out as +0.0)."""
     if not isinstance(x, tensor):
         return -x
     if x.dtype.is_ptr():
@@ -271,19 +271,19 @@ def negative(x: Any) -> Any:
         return _folded("-", 0, x, x.dtype)
     if x.dtype.is_fp8():
         return _negative_code(x)
-    if x.dtype.is_floating():
-        return made(Elementwise("neg", (operand(x, x.dtype, x.shape),)), x.dtype)
     exact = x.dtype == int32 and _is_exact("-", x)
     zero = operand(0, x.dtype, x.shape, exact=exact)
     return made(Elementwise("sub", (zero, operand(x, x.dtype, x.shape, exact=exact))), x.dtype)
 
 
 def _negative_code(x: tensor) -> tensor:
-    """Return an 8-bit float with the other sign: rounding would make a number of an infinity."""
+    """Return 0 - x of an 8-bit float; rounding a difference would make a number of an infinity."""
     code = made(Bitcast(x.stored(), uint8.element), uint8)
     turned = arithmetic("^", code, 0x80)
-    if not SMALL_FLOATS[number_type(x.dtype)].signed:  # of zero there is one, and 0x80 is NaN
-        turned = where(compare("==", arithmetic("&", code, 0x7F), 0), code, turned)
+    # Both zeros come out as +0.0. Where there is but one, 0x80 is NaN and stays that.
+    magnitude = arithmetic("&", code, 0x7F)
+    kept = magnitude if SMALL_FLOATS[number_type(x.dtype)].signed else code
+    turned = where(compare("==", magnitude, 0), kept, turned)
     return made(Bitcast(turned.stored(), x.dtype.element), x.dtype)
 
 
