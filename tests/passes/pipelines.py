@@ -14,6 +14,7 @@ from workbench.passes.load_once import load_once
 from workbench.passes.manager import Pass, Recorder, Remarks
 from workbench.passes.narrow_index import narrow_index
 from workbench.passes.pipeline import TILE_PASSES, tile_passes
+from workbench.passes.select_extremes import select_extremes
 from workbench.passes.widen_small_floats import widen_small_floats
 from workbench.targets.nvidia.chip import Chip, chip
 from workbench.targets.nvidia.passes.expand_roles import expand_roles
@@ -62,6 +63,7 @@ PASSES: dict[str, Pass] = {
     "load-in-own-round": partial(load_in_own_round, chip=SM_80),
     "load-once": load_once,
     "float-differences": float_differences,
+    "select-extremes": select_extremes,
     "widen-small-floats": widen_small_floats,
     "accumulate-products": accumulate_products,
     "longest-first": partial(longest_first, chip=SM_80),

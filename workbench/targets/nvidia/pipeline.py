@@ -17,6 +17,7 @@ from workbench.passes.hints import Unobeyed, answer_hints
 from workbench.passes.load_once import load_once
 from workbench.passes.manager import Recorder, Remarks, begin
 from workbench.passes.pipeline import narrow
+from workbench.passes.select_extremes import select_extremes
 from workbench.source import KernelError
 from workbench.source.depth import deep
 from workbench.source.overrides import Override
@@ -479,6 +480,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
     module = recorder.run("load-in-own-round", own, module, "gpu")
     module = recorder.run("load-once", load_once, module, "gpu")
     module = recorder.run("float-differences", float_differences, module, "gpu")
+    module = recorder.run("select-extremes", select_extremes, module, "gpu")
     split = partial(split_full_blocks, chip=unit)
     module = recorder.run("split-full-blocks", split, module, "gpu")
     module = recorder.run("accumulate-products", accumulate_products, module, "gpu")
