@@ -63,6 +63,7 @@ from workbench.targets.nvidia.toolchain import (
     missing,
 )
 from workbench.targets.nvidia.warpgroup_choice import options_for_turned
+from workbench.targets.nvidia.wide_sums import with_wide_sums
 from workbench.targets.objects import code_bytes
 from workbench.targets.simt.kernel import expand, lower, parameters_of
 from workbench.targets.simt.lowering import Lowering
@@ -316,7 +317,7 @@ def _ptx(state: State) -> State:
     start = time.perf_counter()
     unit = machine(state.unit, state.llvm)
     with explained(state.module, state.llvm, unit, state.ops):
-        ptx = assembly(state.llvm, unit)
+        ptx = with_wide_sums(assembly(state.llvm, unit))
     state.recorder.times["ptx"] = (time.perf_counter() - start) * 1e3
     return replace(state, ptx=ptx)
 
