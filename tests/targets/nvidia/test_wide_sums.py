@@ -51,3 +51,8 @@ def test_registers_whose_names_begin_alike():
     lines = ("mul.wide.s32 \t%rd5, %r6, 4", "mov.b32 \t%r63, 1", "add.s64 \t%rd55, %rd4, %rd5")
     after = ("mov.b32 \t%r63, 1", "mad.wide.s32 \t%rd55, %r6, 4, %rd4")
     assert with_wide_sums(block(*lines)) == block(*after)
+
+
+def test_not_beside_products_by_warpgroups():
+    lines = block(PRODUCT, SUM, "wgmma.wait_group.sync.aligned 0")
+    assert with_wide_sums(lines) == lines
