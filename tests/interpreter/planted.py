@@ -113,6 +113,30 @@ def overlapping_types(x_ptr, byte_ptr, BLOCK: tl.constexpr):
         tl.store(byte_ptr + 6, 77)  # here
 
 
+@planted("K514", 1, lambda: (counted(4), zeros(2)), "several elements of the tile go to out_ptr[0]")
+def halved_places(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out_ptr + i // 2, tl.load(x_ptr + i))  # here
+
+
+@planted("K514", 1, lambda: (ints(2, 0, 1, 2), zeros(3)), "tl.atomic_add")
+def placed_by_a_table(i_ptr, out_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out_ptr + tl.load(i_ptr + i), i)  # here
+
+
+@planted("K514", 1, lambda: (zeros(4),), "(and 1 more)")
+def rows_that_share_elements(out_ptr, BLOCK: tl.constexpr):
+    i, j = tl.arange(0, 2), tl.arange(0, 3)
+    tl.store(out_ptr + i[:, None] + j[None, :], i[:, None] + 0 * j[None, :])  # here
+
+
+@planted("K514", 1, lambda: (zeros(4),))
+def shifted_by_bytes(out_ptr, BLOCK: tl.constexpr):
+    wide = (out_ptr.to(tl.int64) + 2 * tl.arange(0, BLOCK)).to(tl.pointer_type(tl.int32))
+    tl.store(wide, 0)  # here
+
+
 @planted("K514", 3, lambda: (zeros(1),), "make the plain access an atomic too")
 def stored_beside_atomics(count_ptr, BLOCK: tl.constexpr):
     if tl.program_id(0) == 2:

@@ -41,6 +41,30 @@ def right(
     return enter
 
 
+# -- one program, one element ---------------------------------------------------------------------
+@right(1, lambda: (zeros(2),), [7, 7])
+def the_same_stored_twice(out_ptr, BLOCK: tl.constexpr):
+    tl.store(out_ptr + tl.arange(0, BLOCK) // 2, 7)
+
+
+@right(1, lambda: (zeros(2),), [1, 5])
+def added_twice(out_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.atomic_add(out_ptr + i // 2, i)
+
+
+@right(1, lambda: (zeros(2),), [0, 2])
+def masked_so_that_one_is_left(out_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out_ptr + i // 2, i, mask=i % 2 == 0)
+
+
+@right(1, lambda: (zeros(4),), [3, 2, 1, 0])
+def stored_backwards(out_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out_ptr + BLOCK - 1 - i, i)
+
+
 # -- locks ----------------------------------------------------------------------------------------
 @right(4, lambda: (zeros(1), zeros(1)), [4])
 def locked(lock_ptr, data_ptr, BLOCK: tl.constexpr):

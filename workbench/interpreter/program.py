@@ -253,7 +253,7 @@ class ProgramFrame:
             if watcher is not None:
                 same = same_bits(part.places.read(), new)
                 watcher.write(
-                    op, self.number, part.allocation, part.addresses, element.itemsize, same
+                    op, self.number, part.allocation, part.addresses, element.itemsize, same, new
                 )
             if self.waiting:
                 self._step(op, part, part.places.read())

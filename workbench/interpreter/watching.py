@@ -107,8 +107,18 @@ class Watcher:
         addresses: Array,
         size: int,
         same: Array,
+        bits: Array,
     ) -> None:
-        """A write to live addresses; `same` says where it leaves memory as it was."""
+        """A write of bits to live addresses; `same` says where it leaves memory as it was."""
+        for address in _doubled(addresses, size, bits)[:MOST_FINDINGS]:
+            if all(effect.order != "plain" for effect in op.own_effects()):
+                break  # an atomic's lanes come one after the other
+            name = f"{allocation.name}[{allocation.element_at(int(address))}]"
+            self.find(
+                "doubled", op, program, f"several elements of the tile go to {name}",
+                hint="let one of them go there (mask the others off), or combine them, e.g. with "
+                "tl.atomic_add",
+            )  # fmt: skip
         for conflict in self.races.write(op, program, allocation, addresses, size, same):
             self._race(op, program, conflict)
         unwritten = self._unwritten.get(id(allocation))
@@ -180,6 +190,18 @@ def _within(allocation: Allocation) -> Array:
     found = np.zeros(len(allocation.bytes), bool)
     found[allocation.low - allocation.start : allocation.high - allocation.start] = True
     return found
+
+
+def _doubled(addresses: Array, size: int, bits: Array) -> Array:
+    """Return addresses to which elements of one write go that do not leave the same there."""
+    steps = np.diff(addresses)
+    if not len(steps) or steps.min() >= size or steps.max() <= -size:
+        return addresses[:0]
+    order = np.argsort(addresses, kind="stable")
+    places, values = addresses[order], bits[order]
+    steps = np.diff(places)
+    differ = values[1:].view(f"u{bits.itemsize}") != values[:-1].view(f"u{bits.itemsize}")
+    return np.unique(places[1:][(steps < size) & ((steps > 0) | differ)])
 
 
 def _hint(found: Conflict) -> str:
