@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
@@ -75,7 +74,9 @@ def test_nothing_of_what_was_there_before_where_the_sum_is_another():
 
 def test_nobody_stored_what_held_the_difference_to_zero():
     out = torch.full((N,), 5.0)
-    text = failed(doubled, (1,), torch.zeros(N), out, N, reference=lambda x_ptr: 2 * x_ptr, BLOCK=32)
+    text = failed(
+        doubled, (1,), torch.zeros(N), out, N, reference=lambda x_ptr: 2 * x_ptr, BLOCK=32
+    )
     assert "no program stored it" in text
     assert "held" not in text
 
@@ -86,4 +87,4 @@ def test_meta_in_a_grid_is_told_how_it_is_written():
     body = "def k(x_ptr, out_ptr, BLOCK: tl.constexpr):\n    pass\n"
     with pytest.raises(OptionError, match=r"cdiv\(n, BLOCK\)"):
         wb.run_cell(body, line, names)
-    wb.run_cell(body, line.replace('"cdiv', "\"lambda META: cdiv"), names)
+    wb.run_cell(body, line.replace('"cdiv', '"lambda META: cdiv'), names)

@@ -441,6 +441,30 @@ def handed_on_without_release(data_ptr, flag_ptr, out_ptr, BLOCK: tl.constexpr):
         tl.store(out_ptr, tl.load(data_ptr))  # here
 
 
+# -- combined in whatever order -------------------------------------------------------------------
+@wb.jit
+def minus(a, b):
+    return a - b
+
+
+@wb.jit
+def averaged(a, b):
+    return (a + b) / 2
+
+
+@planted("K517", 1, lambda: (counted(4), zeros(1)), "f(f(1, 2), 3) is -4, but f(1, f(2, 3)) is 2")
+def reduced_by_differences(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, BLOCK))
+    tl.store(out_ptr, tl.reduce(x, 0, minus))  # here
+
+
+@planted("K517", 1, lambda: (counted(4, np.float32), zeros(4, np.float32)), "not associative")
+def running_averages(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.associative_scan(tl.load(x_ptr + i), 0, averaged)  # here
+    tl.store(out_ptr + i, x)
+
+
 # -- outside of the argument ----------------------------------------------------------------------
 @planted("K502", 1, lambda: (counted(5), zeros(4, np.int64)), "0 to 4 bytes past the end of x_ptr")
 def wider_than_the_array(x_ptr, out_ptr, BLOCK: tl.constexpr):

@@ -19,10 +19,11 @@ _WORDS = {
     "uninitialised": "an element is read before anything wrote it",
     "promise": "a promise about a value does not hold",
     "assumption": "an assumption does not hold",
+    "grouping": "elements are combined by a function that is not associative",
 }
 _CODES = {
-    "race": "K514", "doubled": "K514", "acquire": "K514", "uninitialised": "K516", "promise": "K517",
-    "assumption": "K517", "outside": "K502",
+    "race": "K514", "doubled": "K514", "acquire": "K514", "uninitialised": "K516",
+    "promise": "K517", "assumption": "K517", "grouping": "K517", "outside": "K502",
 }  # fmt: skip
 
 

@@ -20,6 +20,10 @@ from workbench.source import LaunchError, Note, Span
 
 #: Findings of one sort at one op beyond this many say nothing new.
 MOST_FINDINGS = 20
+_GROUPING = (
+    "which elements are combined first differs by target and num_warps: take a function for which "
+    "that does not matter, or go through the elements in a loop"
+)
 #: Races beyond this many are not written down.
 MOST_RACES = 10_000
 
@@ -182,7 +186,8 @@ class Watcher:
                     code="K510",
                     notes=broken.notes,
                 )
-            self.find(broken.kind, op, frame.number, broken.message)
+            hint = _GROUPING if broken.kind == "grouping" else None
+            self.find(broken.kind, op, frame.number, broken.message, hint=hint)
 
 
 def _within(allocation: Allocation) -> Array:

@@ -455,7 +455,8 @@ EXPLANATIONS: dict[str, Explanation] = {
         "store it first, or mask it in the load.",
     ),
     "K517": _entry(
-        "a promise about a value does not hold, so compiled code may do anything.",
+        "a promise about a value does not hold, so compiled code may do anything; or elements are\n"
+        "combined by a function that is not associative, so the order of combining decides.",
         "tl.multiple_of(offset, 16)                 # and offset is 40",
         "drop the promise, or make it true: the message names what was found.",
     ),
