@@ -257,6 +257,18 @@ def chosen(x, y, out, B: tl.constexpr):
 fault("one_of_two", chosen, lambda: (f(8), f(7), f(8)), "past the end of y", named={"B": 8})
 
 
+@workbench.jit
+def otherwise(x, out, n):
+    pid = tl.program_id(0)
+    if pid < n:
+        tl.store(out + pid, 1.0)
+    else:
+        tl.store(out + pid, tl.load(x + (n - pid + 8)))  # here
+
+
+fault("first_of_the_others", otherwise, lambda: (f(8), f(4), 2), "past the end of x", grid=(4,))
+
+
 def _side_by_side() -> tuple[Any, ...]:
     """Return arrays side by side, each with memory of its own as far as anyone knows."""
     memory = memoryview(np.zeros(32, np.float32)).cast("B")

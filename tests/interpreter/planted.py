@@ -465,6 +465,16 @@ def running_averages(x_ptr, out_ptr, BLOCK: tl.constexpr):
     tl.store(out_ptr + i, x)
 
 
+# -- through pointers that nobody follows ----------------------------------------------------------
+@planted("K514", 2, lambda: (counted(4), zeros(1)), "already stored by program (0,)")
+def stored_by_way_of_an_integer(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    moved = (x_ptr.to(tl.int64) + 4).to(tl.pointer_type(tl.int32))
+    if tl.program_id(0) == 0:
+        tl.store(moved, 9)
+    else:
+        tl.store(out_ptr, tl.load(x_ptr + 1))  # here
+
+
 # -- outside of the argument ----------------------------------------------------------------------
 @planted("K502", 1, lambda: (counted(5), zeros(4, np.int64)), "0 to 4 bytes past the end of x_ptr")
 def wider_than_the_array(x_ptr, out_ptr, BLOCK: tl.constexpr):

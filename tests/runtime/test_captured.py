@@ -105,6 +105,15 @@ READ: dict[str, tuple[str, str, str]] = {
         "import os\nos.environ['WORKBENCH_N'] = '1'", "os.environ['WORKBENCH_N'] = '2'",
         "int(os.getenv('WORKBENCH_' + chr(78)))",
     ),
+    "environment by names that begin so, not there": (
+        "import os\nos.environ.pop('WORKBENCH_N', 0)", "os.environ['WORKBENCH_N'] = '2'",
+        "int(os.getenv('WORKBENCH_' + chr(78), '1'))",
+    ),
+    "environment that grows": (
+        "import os\nos.environ.pop('WORKBENCH_N', 0)", "os.environ['WORKBENCH_N'] = '2'",
+        "1 + any('BENCH_N' in k for k in os.environ)",
+    ),
+    "bytes that grow": ("B = bytearray(b'a')", "B.append(1)", "len(B)"),
     "environment by a name that is held": (
         "import os\nV = 'WORKBENCH.N'\nclass C:\n    name = V\nos.environ[V] = '1'",
         "os.environ[V] = '2'", "int(os.environ[C.name])",

@@ -25,7 +25,7 @@ class UnorderedError(AssertionError):
     """Two threads touch a byte, one of them writes it, and they have not met in between."""
 
 
-class _Memory:
+class Memory:
     def __init__(self, shared: int, arrays: Sequence[np.ndarray[Any, Any]], threads: int) -> None:
         self.starts = [_APART * (1 + n) for n in range(len(arrays))]
         self.bytes = np.zeros(_APART * (1 + len(arrays)), np.uint8)
@@ -93,13 +93,13 @@ def run(
     low = lower(module, chip, offsets)
     threads = chip.lanes * module.attributes["num_warps"]
     arrays = [a for a in arguments if isinstance(a, np.ndarray)]
-    memory = _Memory(max(1, total), arrays, threads)
+    memory = Memory(max(1, total), arrays, threads)
     starts = iter(memory.starts)
     values: dict[str, Any] = {
         f"%a{n}": np.full(threads, next(starts) if isinstance(a, np.ndarray) else a, np.int64)
         for n, a in enumerate(arguments)
     }
-    block = _Block(memory, values)
+    block = Block(memory, values)
     for line in low.emit.lines:
         block.step(line.strip().rpartition(", !dbg")[0] or line.strip())
     for start, array in zip(memory.starts, arrays, strict=True):
@@ -154,10 +154,10 @@ def _parts(type: str) -> tuple[int, int]:
     return count, {"half": 16, "ptr": 64}.get(element) or int(element[1:])
 
 
-class _Block:
+class Block:
     """The values of all threads; of a vector a list."""
 
-    def __init__(self, memory: _Memory, values: dict[str, Any]) -> None:
+    def __init__(self, memory: Memory, values: dict[str, Any]) -> None:
         self.memory = memory
         self.values = values
         self.threads = memory.threads

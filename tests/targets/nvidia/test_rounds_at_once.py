@@ -50,9 +50,13 @@ def by_fours(
                 if HOW == "quotient":
                     at = 2 * r + s + (r + s) // 2
                 row = (C + 1 if HOW == "unaligned" else C) * 4
-                w = tl.load(
-                    w_ptr + n[None, :] * row + c[:, None] * 4 + at, volatile=HOW == "volatile"
-                )
+                place = w_ptr + n[None, :] * row + c[:, None] * 4 + at
+                if HOW == "others":
+                    w = tl.load(place, mask=c[:, None] < C, other=1.0)
+                elif HOW == "odd mask":
+                    w = tl.load(place, mask=c[:, None] < C - 3, other=0.0)
+                else:
+                    w = tl.load(place, volatile=HOW == "volatile")
                 acc = tl.dot(x, w, acc)
     tl.store(out_ptr + m[:, None] * N + n[None, :], acc)
 
@@ -124,7 +128,10 @@ def test_what_does_not_fit_is_loaded_in_each_round(chip: str, taps: int, warps: 
     assert "rounds that read one run of memory are not copied at once: that does not fit" in said
 
 
-@pytest.mark.parametrize("how", ["plain", "square", "xor", "quotient", "unaligned", "volatile"])
+@pytest.mark.parametrize(
+    "how",
+    ["plain", "square", "xor", "quotient", "unaligned", "volatile", "others", "odd mask"],
+)
 def test_only_runs_of_memory_are_copied_at_once(how: str):
     """Strides that are numbers are no question; rounds that go elsewhere load for themselves."""
     blocks = {"HOW": how, "M": 64, "N": 32, "BLOCK": 32}
@@ -136,11 +143,35 @@ def test_only_runs_of_memory_are_copied_at_once(how: str):
     x, w = (draw.integers(-3, 4, size).astype(np.float16) for size in ((64, 64), (32 * 65 * 4,)))
     out = np.full((64, 32), np.nan, np.float32)
     run_module(module, (1, 1, 1), [x, w, out, 64])
+    if how == "odd mask":
+        x[:, 61:] = 0
     at = {"square": (0, 1, 2, 3), "xor": (1, 0, 3, 2), "quotient": (0, 1, 2, 4)}.get(how, range(4))
     row = 260 if how == "unaligned" else 256
     places = np.arange(32)[:, None] * row + np.arange(64) * 4
     want = sum(x.astype(np.float32) @ w[places + tap].T.astype(np.float32) for tap in at)
     assert np.array_equal(out, want)
+
+
+def behind_the_first(
+    x_ptr, w_ptr, out_ptr, C, M: tl.constexpr, N: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Products with the last two of three weights that lie side by side."""
+    m, n = tl.arange(0, M), tl.arange(0, N)
+    acc = tl.zeros((M, N), dtype=tl.float32)
+    for start in range(0, C, BLOCK):
+        c = start + tl.arange(0, BLOCK)
+        for tap in range(1, 3):
+            x = tl.load(x_ptr + m[:, None] * C + c[None, :])
+            w = tl.load(w_ptr + n[None, :] * C * 2 + c[:, None] * 2 + tap)
+            acc = tl.dot(x, w, acc)
+    tl.store(out_ptr + m[:, None] * N + n[None, :], acc)
+
+
+def test_rounds_that_begin_elsewhere_are_not_copied_from_the_start():
+    words, sizes = "*f16:16 *f16:16 *f32:16 i32:16", {"M": 64, "N": 32, "BLOCK": 32}
+    module = tile_ir(behind_the_first, words, sizes, num_warps=4)
+    module = in_gpu_ir(replace(module, attributes={**module.attributes, "narrow_index": True}))
+    assert not copies(module)
 
 
 @pytest.mark.parametrize("gap", [0, 2])
