@@ -258,6 +258,19 @@ fault("one_of_two", chosen, lambda: (f(8), f(7), f(8)), "past the end of y", nam
 
 
 @workbench.jit
+def divided(x, out, by, n, B: tl.constexpr):
+    at = tl.arange(0, B)
+    value = tl.load(x + at, mask=at // by < n, other=0.0)  # here
+    tl.store(out + at, value)
+
+
+fault(
+    "by_a_negative_number", divided, lambda: (f(8), f(16), -1, 1), "past the end of x",
+    named={"B": 16},
+)  # fmt: skip
+
+
+@workbench.jit
 def otherwise(x, out, n):
     pid = tl.program_id(0)
     if pid < n:

@@ -226,7 +226,7 @@ PLANTED: dict[str, Callable[[Op], Any]] = {
     "scores are read before their product has ended": lambda op: dropped(op, waits_of(1)),
     "sums are scaled before their product has ended": lambda op: dropped(op, waits_of(0)),
     "a product reads a slot whose copy is under way": lambda op: (
-        op.changed(pending=op.pending + 1) if isinstance(op, WaitCopies) else None
+        op.changed(pending=op.pending + 1) if isinstance(op, WaitCopies) and op.pending else None
     ),
 }
 

@@ -162,7 +162,7 @@ def behind_the_first(
         c = start + tl.arange(0, BLOCK)
         for tap in range(1, 3):
             x = tl.load(x_ptr + m[:, None] * C + c[None, :])
-            w = tl.load(w_ptr + n[None, :] * C * 2 + c[:, None] * 2 + tap)
+            w = tl.load(w_ptr + n[None, :] * C * 3 + c[:, None] * 3 + tap)
             acc = tl.dot(x, w, acc)
     tl.store(out_ptr + m[:, None] * N + n[None, :], acc)
 
