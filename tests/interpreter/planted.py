@@ -466,11 +466,15 @@ def running_averages(x_ptr, out_ptr, BLOCK: tl.constexpr):
 
 
 # -- through pointers that nobody follows ----------------------------------------------------------
-@planted("K514", 2, lambda: (counted(4), zeros(1)), "already stored by program (0,)")
-def stored_by_way_of_an_integer(x_ptr, out_ptr, BLOCK: tl.constexpr):
-    moved = (x_ptr.to(tl.int64) + 4).to(tl.pointer_type(tl.int32))
+def _table() -> tuple[Any, ...]:
+    x = counted(4)
+    return x, np.array([x.ctypes.data + 4]), zeros(1)
+
+
+@planted("K514", 2, _table, "already stored by program (0,)")
+def stored_through_a_table(x_ptr, table_ptr, out_ptr, BLOCK: tl.constexpr):
     if tl.program_id(0) == 0:
-        tl.store(moved, 9)
+        tl.store(tl.load(table_ptr).to(tl.pointer_type(tl.int32)), 9)
     else:
         tl.store(out_ptr, tl.load(x_ptr + 1))  # here
 

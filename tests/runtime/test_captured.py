@@ -20,6 +20,7 @@ import workbench.triton as triton
 from workbench.launch.fastpath import NATIVE_AFTER
 from workbench.source import register_text
 from workbench.source.captures import captures_of_value, describe_value
+from workbench.source.watched import in_parts, same_bytes
 
 KERNEL = "@triton.jit\ndef k(o):\n    tl.store(o, {})\n"
 AGGREGATE = """
@@ -638,3 +639,10 @@ def test_keys_are_the_same_in_another_process(tmp_path):
         for seed in ("1", "2")
     }  # fmt: skip
     assert len(said) == 1
+
+
+def test_a_buffer_that_grew_holds_other_bytes():
+    before = in_parts(memoryview(b"ab"))
+    assert same_bytes(memoryview(b"ab"), before)
+    assert not same_bytes(memoryview(b"abc"), before)
+    assert not same_bytes(memoryview(b"a"), before)

@@ -56,8 +56,9 @@ class Line:
 
     @property
     def remarks(self) -> list[str]:
-        """What is worth saying, each thing once."""
-        return list(dict.fromkeys(step.remark for step in self.steps if step.remark))
+        """What is worth saying, each thing once; where loads read comes last."""
+        said = dict.fromkeys(step.remark for step in self.steps if step.remark)
+        return sorted(said, key=lambda remark: remark.startswith("reads "))
 
 
 def slice_of(bench: Bench, run: Run, address: int) -> list[Step]:
