@@ -465,7 +465,6 @@ def running_averages(x_ptr, out_ptr, BLOCK: tl.constexpr):
     tl.store(out_ptr + i, x)
 
 
-# -- through pointers that nobody follows ----------------------------------------------------------
 def _table() -> tuple[Any, ...]:
     x = counted(4)
     return x, np.array([x.ctypes.data + 4]), zeros(1)
