@@ -271,6 +271,16 @@ fault(
 
 
 @workbench.jit
+def counts_down(x, out, n):
+    for k in range(n, 0, -1):
+        value = tl.load(x + k)  # here
+        tl.store(out + k - 1, value)
+
+
+fault("first_of_what_counts_down", counts_down, lambda: (f(8), f(8), 8), "past the end of x")
+
+
+@workbench.jit
 def otherwise(x, out, n):
     pid = tl.program_id(0)
     if pid < n:
