@@ -152,28 +152,6 @@ def test_only_runs_of_memory_are_copied_at_once(how: str):
     assert np.array_equal(out, want)
 
 
-def behind_the_first(
-    x_ptr, w_ptr, out_ptr, C, M: tl.constexpr, N: tl.constexpr, BLOCK: tl.constexpr
-):
-    """Products with the last two of three weights that lie side by side."""
-    m, n = tl.arange(0, M), tl.arange(0, N)
-    acc = tl.zeros((M, N), dtype=tl.float32)
-    for start in range(0, C, BLOCK):
-        c = start + tl.arange(0, BLOCK)
-        for tap in range(1, 3):
-            x = tl.load(x_ptr + m[:, None] * C + c[None, :])
-            w = tl.load(w_ptr + n[None, :] * C * 3 + c[:, None] * 3 + tap)
-            acc = tl.dot(x, w, acc)
-    tl.store(out_ptr + m[:, None] * N + n[None, :], acc)
-
-
-def test_rounds_that_begin_elsewhere_are_not_copied_from_the_start():
-    words, sizes = "*f16:16 *f16:16 *f32:16 i32:16", {"M": 64, "N": 32, "BLOCK": 32}
-    module = tile_ir(behind_the_first, words, sizes, num_warps=4)
-    module = in_gpu_ir(replace(module, attributes={**module.attributes, "narrow_index": True}))
-    assert not copies(module)
-
-
 @pytest.mark.parametrize("gap", [0, 2])
 @pytest.mark.parametrize(
     ("rows", "options"), [(64, {}), (32, {}), (64, {"through_registers": True})], ids=str
