@@ -41,6 +41,8 @@ def counted_in_place(i_ptr, in_ptr, out_ptr, HOW: tl.constexpr, N: tl.constexpr)
         place = tl.load(i_ptr + at)
     elif HOW == "halves":
         place = at // 2
+    elif HOW == "rows that share one":
+        place = tl.arange(0, 2)[:, None] * (N - 1) + at[None, :]
     elif HOW == "diagonal":
         place = at[:, None] + at[None, :]
     else:
@@ -48,7 +50,7 @@ def counted_in_place(i_ptr, in_ptr, out_ptr, HOW: tl.constexpr, N: tl.constexpr)
     tl.store(out_ptr + place, tl.load(in_ptr + place) + 1)
 
 
-@pytest.mark.parametrize("how", ["table", "halves", "diagonal", "apart"])
+@pytest.mark.parametrize("how", ["table", "halves", "rows that share one", "diagonal", "apart"])
 def test_all_of_a_tile_is_loaded_before_any_of_it_is_stored(how: str):
     """Elements of one address are loaded before any of them is stored, in whatever order."""
     places = _RANDOM.integers(0, 5, 64).astype(np.int32)
