@@ -9,6 +9,8 @@ For learning and debugging, on any machine. While it is on:
 - `torch.cuda` answers as one device of capability (9, 0); streams, events and caches are there and
   do nothing, graphs are refused;
 - kernels run on the CPU, since their arrays lie there;
+- operators that are registered for CUDA meanwhile are there for its tensors
+  (`operators_on_cpu.py`);
 - functions given to `torch.compile` run as they are: its compiler writes what modes do into its
   graphs, where no tensor says on which side it is.
 
@@ -31,6 +33,7 @@ from typing import Any
 from workbench.devices import arrays
 from workbench.devices import cuda as devices
 from workbench.source import OptionError
+from workbench.triton import operators_on_cpu
 from workbench.triton.runtime.driver import CpuDriver, GPUTarget, driver
 
 CAPABILITY = (9, 0)
@@ -430,6 +433,9 @@ def _replacements(torch: Any) -> list[tuple[Any, str, Any]]:
         with _mode():
             run(self)
 
+    register = operators_on_cpu.registering(
+        torch, _mode, _tensors, _on_host, lambda: arrays.pretended
+    )
     backwards = torch.autograd.graph._engine_run_backward
 
     def backward(*args: Any, **given: Any) -> Any:
@@ -450,6 +456,7 @@ def _replacements(torch: Any) -> list[tuple[Any, str, Any]]:
         (torch.autocast, "__init__", autocast),
         (torch._C, "_cuda_getCurrentRawStream", lambda device: 0),
         (threading.Thread, "run", in_mode),
+        (torch.library.Library, "impl", register),
         (devices, "available", lambda: False),
         (arrays, "pretended", True),
     ]
