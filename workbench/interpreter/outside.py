@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -69,7 +69,15 @@ def outside(op: Op, wrong: Wrong, memory: Memory, among: Sequence[Allocation]) -
         text = f"{max(0, past)} to {past + size} bytes past the end of {nearest.name}"
     else:
         text = f"{nearest.start - address} bytes before the start of {nearest.name}"
-    if getattr(op, "box", False):
+    repeated = _repeated(nearest.owner)
+    if repeated:
+        notes.append(f"{nearest.name} is expanded: {repeated}, the same memory for many elements")
+        copy = "contiguous" if hasattr(nearest.owner, "contiguous") else "copy"
+        hint = (
+            f"give it memory of its own, {nearest.name}.{copy}(), as for gradients of "
+            "`y.sum().backward()`, or pass its strides"
+        )
+    elif getattr(op, "box", False):
         hint = (
             "give the block pointer or descriptor the array's own shape, and name every axis "
             "that a block may leave in boundary_check"
@@ -84,6 +92,16 @@ def outside(op: Op, wrong: Wrong, memory: Memory, among: Sequence[Allocation]) -
     if inside >= 0:
         notes.append(f"there lies {memory.allocations[inside].name}")
     return LaunchError(f"{word} {outside}: {text}", op.span, code="K502", notes=notes, hint=hint)
+
+
+def _repeated(array: Any) -> str:
+    """Return the shape and strides of an array that steps nowhere along an axis, else nothing."""
+    strides = getattr(array, "stride", None) or getattr(array, "strides", None)
+    strides = tuple((strides() if callable(strides) else strides) or ())
+    shape = tuple(getattr(array, "shape", ()))
+    if not any(step == 0 and extent > 1 for step, extent in zip(strides, shape, strict=False)):
+        return ""
+    return f"shape {shape}, strides {strides}"
 
 
 def _hint(op: Op) -> str:
