@@ -31,7 +31,7 @@ def test_one_for_cuda_alone(library):
     y = torch.ops.wbtest.twice(x)
     assert y.is_cuda
     torch.testing.assert_close(y, 2 * x + 1)
-    with pytest.raises(NotImplementedError, match="wbtest::twice has no kernel for CPU.*for CUDA"):
+    with pytest.raises(NotImplementedError, match=r"wbtest::twice has no kernel for CPU.*for CUDA"):
         torch.ops.wbtest.twice(x.cpu())
 
 

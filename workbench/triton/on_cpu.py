@@ -433,7 +433,7 @@ def _replacements(torch: Any) -> list[tuple[Any, str, Any]]:
         with _mode():
             run(self)
 
-    register = operators_on_cpu.registering(
+    registering = operators_on_cpu.Registering(
         torch, _mode, _tensors, _on_host, lambda: arrays.pretended
     )
     backwards = torch.autograd.graph._engine_run_backward
@@ -456,7 +456,7 @@ def _replacements(torch: Any) -> list[tuple[Any, str, Any]]:
         (torch.autocast, "__init__", autocast),
         (torch._C, "_cuda_getCurrentRawStream", lambda device: 0),
         (threading.Thread, "run", in_mode),
-        (torch.library.Library, "impl", register),
+        (torch.library.Library, "impl", registering.replacement()),
         (devices, "available", lambda: False),
         (arrays, "pretended", True),
     ]

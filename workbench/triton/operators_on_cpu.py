@@ -14,46 +14,76 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Any
 
+Kernel = Callable[..., Any]
 #: What only says shapes, or names no code of the author's.
 _NOT_RUN = ("Meta", "Functionalize", "FuncTorchBatched", "Undefined")
 
 
-def registering(
-    torch: Any,
-    mode: Callable[[], AbstractContextManager[Any]],
-    tensors: Callable[[Any], Iterator[Any]],
-    on_host: Callable[[Any], bool],
-    pretends: Callable[[], bool],
-) -> Callable[..., None]:
-    """Return what stands for `Library.impl` meanwhile.
+@dataclass
+class Registering:
+    """Stands for `Library.impl` meanwhile; what is registered outlives it."""
 
-    Args:
-        torch: the module.
-        mode: makes what maps CUDA to the CPU.
-        tensors: those among arguments.
-        on_host: whether a tensor is said to lie on the host.
-        pretends: whether CUDA is still answered by the CPU: what is registered outlives that.
-    """
-    original = torch.library.Library.impl
-    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-    kernels: dict[str, dict[str, Callable[..., Any]]] = {}
+    torch: Any
+    #: Makes what maps CUDA to the CPU.
+    mode: Callable[[], AbstractContextManager[Any]]
+    #: The tensors among arguments.
+    tensors: Callable[[Any], Iterator[Any]]
+    #: Whether a tensor is said to lie on the host.
+    on_host: Callable[[Any], bool]
+    #: Whether CUDA is still answered by the CPU.
+    pretends: Callable[[], bool]
+    kernels: dict[str, dict[str, Kernel]] = field(default_factory=dict[str, dict[str, Kernel]])
 
-    def inside(fn: Callable[..., Any]) -> Callable[..., Any]:
+    def replacement(self) -> Callable[..., None]:
+        """Return the function that is `Library.impl` meanwhile."""
+        original = self.torch.library.Library.impl
+
+        def impl(library: Any, op_name: Any, fn: Any, dispatch_key: str = "", **given: Any) -> None:
+            def register(kernel: Any, key: str = dispatch_key) -> None:
+                original(library, op_name, kernel, key, **given)
+
+            key = dispatch_key or library.dispatch_key
+            if fn is self.torch.library.fallthrough_kernel or key in _NOT_RUN or not callable(fn):
+                register(fn)
+            elif key in ("CPU", "CUDA"):
+                name = op_name if isinstance(op_name, str) else op_name.name()
+                self._by_side(name if "::" in name else f"{library.ns}::{name}", key, fn, register)
+            else:
+                register(self._inside(fn))
+
+        return impl
+
+    def _by_side(self, name: str, key: str, fn: Kernel, register: Callable[..., None]) -> None:
+        sides = self.kernels.get(name)
+        there = self.torch._C._dispatch_has_kernel_for_dispatch_key(name, "CPU")
+        if sides is None and there:
+            # Torch's own, which computes for both sides and is not asked by a kernel of Python.
+            register(self._inside(fn))
+            return
+        if key == "CUDA":
+            register(fn)
+        if sides is None or not there:  # new, or of a library that is gone
+            sides = self.kernels[name] = {}
+            register(self._chooser(name, sides), "CPU")
+        sides[key] = self._inside(fn)
+
+    def _inside(self, fn: Kernel) -> Kernel:
         @functools.wraps(fn)
         def call(*args: Any, **given: Any) -> Any:
-            if not pretends():
+            if not self.pretends():
                 return fn(*args, **given)
-            with mode():
+            with self.mode():
                 return fn(*args, **given)
 
         return call
 
-    def chooser(name: str, sides: dict[str, Callable[..., Any]]) -> Callable[..., Any]:
+    def _chooser(self, name: str, sides: dict[str, Kernel]) -> Kernel:
         def choose(*args: Any, **given: Any) -> Any:
-            host = all(on_host(tensor) for tensor in tensors((*args, *given.values())))
-            side = "CPU" if host or not pretends() else "CUDA"
+            host = all(self.on_host(tensor) for tensor in self.tensors((*args, *given.values())))
+            side = "CPU" if host or not self.pretends() else "CUDA"
             if side not in sides:
                 raise NotImplementedError(
                     f"{name} has no kernel for {side}, where its arguments lie; "
@@ -62,29 +92,3 @@ def registering(
             return sides[side](*args, **given)
 
         return choose
-
-    def impl(
-        self: Any, op_name: Any, fn: Callable[..., Any], dispatch_key: str = "", **given: Any
-    ) -> None:
-        key = dispatch_key or self.dispatch_key
-        if fn is torch.library.fallthrough_kernel or key in _NOT_RUN or not callable(fn):
-            original(self, op_name, fn, dispatch_key, **given)
-            return
-        if key not in ("CPU", "CUDA"):
-            original(self, op_name, inside(fn), dispatch_key, **given)
-            return
-        name = op_name if isinstance(op_name, str) else op_name.name()
-        name = name if "::" in name else f"{self.ns}::{name}"
-        sides, there = kernels.get(name), has_kernel(name, "CPU")
-        if sides is None and there:
-            # Torch's own, which computes for both sides and is not asked by a kernel of Python.
-            original(self, op_name, inside(fn), dispatch_key, **given)
-            return
-        if key == "CUDA":
-            original(self, op_name, fn, dispatch_key, **given)
-        if sides is None or not there:  # new, or of a library that is gone
-            sides = kernels[name] = {}
-            original(self, op_name, chooser(name, sides), "CPU", **given)
-        sides[key] = inside(fn)
-
-    return impl
