@@ -84,9 +84,9 @@ def outside(op: Op, wrong: Wrong, memory: Memory, among: Sequence[Allocation]) -
 
 def _repeated(array: Any) -> str:
     """Return the shape and strides of an array that steps nowhere along an axis, else nothing."""
-    strides = getattr(array, "stride", None) or getattr(array, "strides", None)
-    strides = tuple((strides() if callable(strides) else strides) or ())
-    shape = tuple(getattr(array, "shape", ()))
+    asked: Any = getattr(array, "stride", None)  # torch's; all others have numbers
+    strides: tuple[int, ...] = tuple(asked() if asked else getattr(array, "strides", None) or ())
+    shape = tuple[int, ...](getattr(array, "shape", ()))
     if not any(step == 0 and extent > 1 for step, extent in zip(strides, shape, strict=False)):
         return ""
     return f"shape {shape}, strides {strides}"
