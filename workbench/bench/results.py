@@ -119,7 +119,8 @@ class KernelResult:
         records: one per compilation, the one to show first in front.
         error: the error that ended the run, if one did.
         tune: what a search among configurations found, if there was one.
-        plan: what was asked for, with what a search chose; None where a cell's own code launched.
+        plan: what was asked for, with what a search chose; or the last launch of a cell's own code;
+            None where nothing was launched.
     """
 
     def __init__(
@@ -149,6 +150,14 @@ class KernelResult:
         #: A launch of the same kernel compiled otherwise, which exports repeat.
         self.example: Subject | None = None
         self._launch = launch
+
+    def add_records(self, others: Sequence[Record]) -> None:
+        """Show other compilations behind this result's own; those that it has already stay away."""
+        known = {record.compiled.hash for record in self.records if record.compiled is not None}
+        self.records += [
+            record for record in others
+            if record.compiled is not None and record.compiled.hash not in known
+        ]  # fmt: skip
 
     def forget_frames(self) -> None:
         """Let go of the frames of the errors that ended it."""

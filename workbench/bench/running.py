@@ -92,7 +92,24 @@ class _Run:
                 self._finish()
             except KeyboardInterrupt as stop:
                 self._stopped(str(stop))
+        self._say_unheard()
         return self._result(self._failure)
+
+    def _say_unheard(self) -> None:
+        """Say which options changed nothing, since they belong to one that was not given."""
+        plan = self.plan
+        timing = {
+            "--baseline": plan.peers, "--flops": plan.flops, "--bytes": plan.bytes,
+            "--warm": plan.warm, "--metric": plan.metric != "auto",
+        }  # fmt: skip
+        checking = {"--rtol": plan.rtol is not None, "--atol": plan.atol is not None}
+        for what, options, heard in (
+            ("bench", timing, plan.timed or plan.tuned),
+            ("check", checking, plan.checked),
+        ):
+            given = [option for option, value in options.items() if value]
+            if given and not heard and self.records:
+                self._skip(what, f"{', '.join(given)} without --{what}")
 
     def _finish(self) -> None:
         plan = self.plan

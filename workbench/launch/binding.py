@@ -530,7 +530,8 @@ def _target_for(
             raise LaunchError(
                 f"{first} is a CPU array, target {wanted} needs arrays on a CUDA device",
                 parameter_span(source, first),
-                hint=f"pass {first}.cuda(), or launch with target cpu",
+                hint=f"pass {first}.cuda(), or launch with target cpu; to look at the code alone: "
+                f'--no-run, or workbench.compile(…, target="{wanted}")',
                 code="K504",
             )
         return wanted, 0 if device is None else device

@@ -59,6 +59,8 @@ def execute(text: str, body: str, first_line: int, file: str, namespace: dict[st
     if imports_triton:
         check_imports(tree, file)
         tree = deep(_with_our_imports)(tree)
+    for function in undecorated_kernels(tree):
+        function.decorator_list.append(_decorator(function))
     exec(compiled(tree, file), namespace)
     bound = {name: namespace[name] for name in names if name in namespace}
     return Body(tree, bound, before, imports_triton)
@@ -135,6 +137,41 @@ def device_functions(tree: ast.Module) -> list[str]:
             found.append(name)
             reached.append(name)
     return [name for name in functions if name in found]
+
+
+def undecorated_kernels(tree: ast.Module) -> list[ast.FunctionDef]:
+    """Return the device functions of a cell that launches one of them and decorates none.
+
+    They become kernels when they are defined, as those of a cell that launches nothing do after it.
+    """
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    if any(function.decorator_list for function in functions):
+        return []
+    names = device_functions(tree)
+    if not _launched_names(tree) & set(names):
+        return []
+    hosts = {function.name for function in functions if _launched_names(function) & set(names)}
+    return [function for function in functions if function.name in set(names) - hosts]
+
+
+def _launched_names(tree: ast.AST) -> set[str]:
+    """Return the names that a tree calls as `name[…](…)`."""
+    return {
+        node.func.value.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Subscript)
+        and isinstance(node.func.value, ast.Name)
+    }
+
+
+def _decorator(function: ast.FunctionDef) -> ast.expr:
+    """Return `triton.jit`, by no name that the cell may have bound otherwise."""
+    text = f"__import__({OURS!r}, fromlist=['jit']).jit"
+    made = ast.parse(text, mode="eval").body
+    for node in ast.walk(made):
+        ast.copy_location(node, function)
+    return made
 
 
 def last_entry(tree: ast.Module, kernels: Collection[str] | None = None) -> str | None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from workbench.bench import device
@@ -26,16 +25,24 @@ from workbench.magics.body import Body, device_functions, execute, last_entry
 from workbench.magics.grammar import Origin, parse, split_cell
 from workbench.magics.naming import hiding, is_free, is_kernel, refuse_replacing
 from workbench.magics.options import Request
+from workbench.magics.own_launches import (
+    OwnLaunches,
+    again,
+    is_about_launch,
+    names_arguments,
+    plan_of,
+    watched_launches,
+)
 from workbench.magics.planning import make_plan
 from workbench.magics.values import OFFERED
 from workbench.runtime import guards
-from workbench.runtime.jit import LaunchRecord, observing
+from workbench.runtime.jit import LaunchRecord
 from workbench.source import KernelError, OptionError
 from workbench.source.given import instance
 from workbench.trace import Launch, Skipped
+from workbench.tuning.tune import without_search
 
 MAGIC = "%%kernel"
-MOST_LAUNCHES = 64  # of a cell's own code that are recorded
 _cells = itertools.count(1)
 
 
@@ -84,8 +91,8 @@ def _run_cell(
         )  # fmt: skip
     refuse_replacing(request, namespace)
     said = True if request.guard else False if request.no_guard else None
-    watched = watched_launches()
-    launches: list[LaunchRecord] = []
+    watched = watched_launches(request, namespace)
+    launches = OwnLaunches()
     try:
         with (
             device.following(request.target), guards.guarding(said), watched as launches,
@@ -127,13 +134,13 @@ def _remember(result: KernelResult | None, request: Request, namespace: dict[str
         namespace[request.bind] = result
 
 
-def _keep(launches: list[LaunchRecord], request: Request, namespace: dict[str, Any]) -> None:
+def _keep(launches: OwnLaunches, request: Request, namespace: dict[str, Any]) -> None:
     """Remember what a body had launched that was stopped."""
-    for source in dict.fromkeys(launch.kernel.source for launch in launches):
+    for source in dict.fromkeys(launch.kernel.source for launch in launches.records):
         entry: Any = namespace.get(source.name)
         if not is_kernel(entry) or entry.kernel_source.function is not source.function:
             continue
-        result = _launched(entry, request, launches)
+        result = _launched(entry, request, launches, namespace)
         if result is not None:
             result.records[0].runs.append(Skipped(what="the rest", why="stopped"))
         _remember(result, request, namespace)
@@ -190,15 +197,41 @@ def _entry(request: Request, kernels: dict[str, Any], body: Body, file: str) -> 
 
 
 def _run(
-    entry: Any, request: Request, namespace: dict[str, Any], launches: list[LaunchRecord]
+    entry: Any, request: Request, namespace: dict[str, Any], launches: OwnLaunches
 ) -> KernelResult:
     source = entry.kernel_source
-    asked = request.args is not None or request.make is not None or request.sig is not None
-    if not asked:
-        return _launched(entry, request, launches) or _untyped(entry, request)
+    if not names_arguments(request):
+        own = _launched(entry, request, launches, namespace)
+        if own is None:
+            return _untyped(entry, request)
+        return _again(entry, request, namespace, launches, own) if is_about_launch(request) else own
     with may_stop():
         plan = make_plan(request, source, namespace)
     return run_plan(entry, plan, previous_call(source.name))
+
+
+def _again(
+    entry: Any,
+    request: Request,
+    namespace: dict[str, Any],
+    launches: OwnLaunches,
+    own: KernelResult,
+) -> KernelResult:
+    """Do with the last launch of the body what the options ask for; its other launches stay."""
+    source = entry.kernel_source
+    last = launches.meant[source.function]
+    with may_stop():
+        plan = again(last, make_plan(request, source, namespace), namespace)
+    with launches.as_before(source):
+        try:
+            result = run_plan(without_search(entry), plan, previous_call(source.name))
+        except KernelError as error:
+            found: KernelResult | None = getattr(error, "result", None)
+            if found is not None:
+                found.add_records(own.records)
+            raise
+    result.add_records(own.records)
+    return result
 
 
 def previous_call(name: str) -> Callable[[Subject], Callable[[], object] | None]:
@@ -214,33 +247,15 @@ def previous_call(name: str) -> Callable[[Subject], Callable[[], object] | None]
     return call_for
 
 
-@contextmanager
-def watched_launches() -> Iterator[list[LaunchRecord]]:
-    """Collect the launches that a cell's own code makes.
-
-    Watched launches are slower, so after some of them nobody watches any more: a cell that times
-    its kernel itself then times what it would without us.
-    """
-    seen: list[LaunchRecord] = []
-    with ExitStack() as stack:
-
-        def note(launch: LaunchRecord) -> None:
-            seen.append(launch)
-            if len(seen) >= MOST_LAUNCHES:
-                stack.close()
-
-        stack.enter_context(observing(note))
-        yield seen
-
-
-def _launched(entry: Any, request: Request, launches: list[LaunchRecord]) -> KernelResult | None:
+def _launched(
+    entry: Any, request: Request, launches: OwnLaunches, namespace: dict[str, Any]
+) -> KernelResult | None:
     """Return what the body's own launches left behind, None if it launched nothing."""
     source = entry.kernel_source
     records: dict[str, Record] = {}
-    for launch in launches:
+    own = launches.of(source)
+    for launch in own:
         compiled = launch.kernel
-        if compiled.source.function is not source.function:
-            continue
         if compiled.hash not in records:
             base = functools.partial(without_runs, compiled)
             records[compiled.hash] = Record(base, compiled)
@@ -258,6 +273,7 @@ def _launched(entry: Any, request: Request, launches: list[LaunchRecord]) -> Ker
         found,
         show=request.show or (),
         embed=request.embed,
+        plan=plan_of(own[-1], namespace),
     )
 
 
@@ -280,5 +296,12 @@ def _untyped(entry: Any, request: Request) -> KernelResult:
     record = source_record(source)
     why = f"types unknown: add --args or --sig, or call {source.name}[grid](…)"
     record.runs.append(Skipped(what="compile", why=why))
+    wanted = {
+        "check": request.check is not None,
+        "bench": request.bench,
+        "tune": bool(request.tune) or request.tune_for is not None,
+    }
+    for what in (name for name, asked in wanted.items() if asked):
+        record.runs.append(Skipped(what=what, why="nothing was launched"))
     show = request.show or ("source", "ast")
     return KernelResult(entry, source.name, [record], show=show, embed=request.embed)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.launch.grids import Grid
@@ -17,36 +17,64 @@ from workbench.launch.grids import Grid
 
 @dataclass(frozen=True, slots=True)
 class LaunchRecord:
-    """One launch, as observers see it: `values` are all parameters by name, as given."""
+    """One launch, as observers see it.
+
+    `values` are all parameters by name, as given, `options` what else the call gave (`num_warps`),
+    `asked_grid` the grid as given: a function of the constexprs, or `grid` itself.
+    """
 
     kernel: Any
     grid: Grid
     values: Mapping[str, Any]
     device: int
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    asked_grid: Any = None
 
 
 #: Everything that wants to see launches; empty while nobody does.
 watchers: list[Any] = []
 
-_observers: list[Callable[[LaunchRecord], object]] = []
+_Observer = Callable[[LaunchRecord], object]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Watch:
+    """What one block of `observing` wants to hear."""
+
+    after: _Observer
+    before: _Observer | None
+
+
+_observers: list[_Watch] = []
 
 
 @contextmanager
-def observing(observer: Callable[[LaunchRecord], object]) -> Iterator[None]:
-    """Have `observer` called after every launch within the block; launches are slower meanwhile."""
-    _observers.append(observer)
-    watchers.append(observer)
+def observing(observer: _Observer, before: _Observer | None = None) -> Iterator[None]:
+    """Have `observer` called after every launch within the block; launches are slower meanwhile.
+
+    `before` is called when everything but the run is done, so that it may copy what is overwritten.
+    """
+    watch = _Watch(observer, before)
+    _observers.append(watch)
+    watchers.append(watch)
     try:
         yield
     finally:
-        _observers.remove(observer)
-        watchers.remove(observer)
+        _observers.remove(watch)
+        watchers.remove(watch)
+
+
+def tell_before(record: LaunchRecord) -> None:
+    """Call all observers that want to hear of a launch before it runs."""
+    for watch in _observers.copy():  # one may end while it is told
+        if watch.before is not None:
+            watch.before(record)
 
 
 def tell_observers(record: LaunchRecord) -> None:
     """Call all observers."""
-    for observer in _observers:
-        observer(record)
+    for watch in _observers.copy():  # one may end while it is told
+        watch.after(record)
 
 
 @contextmanager

@@ -360,9 +360,13 @@ class JITFunction(JITCallable, KernelInterface[T]):
             if guards.is_trying():
                 guards.keep(written_by(kernel, call), call.objects)
         stream = stream_number(call.places.get("stream"), device)
-        run_bound(kernel, call, sizes, runner, stream, self.declared, self.launch_metadata)
+        watched = None
         if hooks.watchers:
-            hooks.tell_observers(LaunchRecord(kernel, sizes, call.values, device))
+            watched = LaunchRecord(kernel, sizes, call.values, device, call.asked, grid)
+            hooks.tell_before(watched)
+        run_bound(kernel, call, sizes, runner, stream, self.declared, self.launch_metadata)
+        if watched is not None:
+            hooks.tell_observers(watched)
         return kernel, call, plain, device
 
     # -- the fast path --------------------------------------------------------------------
