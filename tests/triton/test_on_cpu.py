@@ -204,6 +204,17 @@ def test_questions_about_the_device(pretended):
 
 
 @pytest.mark.usefixtures("pretended")
+def test_kernels_are_found_under_the_device_that_is_asked_for():
+    kernel = wb.jit(scale_kernel.fn)
+    x = torch.ones(4, device="cuda")
+    kernel[(1,)](x, torch.empty_like(x), 4, 2.0, B=4)
+    cache = kernel.device_caches[torch.cuda.current_device()][0]
+    assert len(cache) == 1
+    cache.clear()
+    assert not kernel.device_caches[0][0]
+
+
+@pytest.mark.usefixtures("pretended")
 def test_threads_that_start_meanwhile():
     found = []
     thread = threading.Thread(target=lambda: found.append(torch.ones(2, device="cuda").is_cuda))

@@ -32,6 +32,7 @@ from typing import Any
 
 from workbench.devices import arrays
 from workbench.devices import cuda as devices
+from workbench.devices.streams import STAND_INS
 from workbench.source import OptionError
 from workbench.triton import operators_on_cpu
 from workbench.triton.runtime.driver import CpuDriver, GPUTarget, driver
@@ -561,9 +562,11 @@ def _entered(torch: Any) -> Iterator[None]:
             before.append((owner, name, vars(owner).get(name, _ABSENT)))
             setattr(owner, name, value)
         driver.set_active(StandInDriver())
+        STAND_INS.add(0)
         with mode:
             yield
     finally:
+        STAND_INS.clear()
         _makers.clear()
         uncompiled.leave()
         driver.reset_active()
