@@ -93,7 +93,10 @@ def decode(
         )  # fmt: skip
 
     def then(config: Config) -> tuple[Launch, ...]:
-        named = {"HEAD": HEAD, "BLOCK_D": HEAD, "SEGMENTS": config.blocks[1], "num_warps": 2}
+        # There are few blocks, so registers are for all that a thread adds to be under way at one
+        # time: unless told ptxas takes 39 and asks for a part of it after the other.
+        named = {"HEAD": HEAD, "BLOCK_D": HEAD, "SEGMENTS": config.blocks[1], "num_warps": 2,
+                 "maxnreg": 255, "EARLY": True, "launch_pdl": True}  # fmt: skip
         return (Launch(kernels.merge_segments, (batch, HEADS),
                        (parts, lse, out, *out.stride()[:2], HEADS), named),)  # fmt: skip
 

@@ -10,7 +10,7 @@ FAMILIES = (
     "norms", "activations", "losses", "rotary", "optimizers",
     "reductions", "scans", "sorting", "gathering", "generated", "experts", "block_sparse",
     "convolution", "linear_attention", "products",
-    "attentions", "attention_backward", "paged_attention", "quantised", "grouped",
+    "attentions", "attention_backward", "paged_attention", "quantised", "grouped", "broadcasting",
 )  # fmt: skip
 
 for family in FAMILIES:

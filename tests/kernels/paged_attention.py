@@ -86,9 +86,14 @@ def paged_decode(
 
 def merge_segments(
     parts_ptr, lse_ptr, out_ptr, stride_os, stride_oh, H,
-    HEAD: tl.constexpr, BLOCK_D: tl.constexpr, SEGMENTS: tl.constexpr,
+    HEAD: tl.constexpr, BLOCK_D: tl.constexpr, SEGMENTS: tl.constexpr, EARLY: tl.constexpr = False,
 ):  # fmt: skip
-    """Weigh what the segments gave; SEGMENTS is a power of two."""
+    """Weigh what the segments gave; SEGMENTS is a power of two.
+
+    EARLY: launched with `launch_pdl`, it begins while the last segments are still under way.
+    """
+    if EARLY:
+        tl.extra.cuda.gdc_wait()
     sequence = tl.program_id(0)
     head = tl.program_id(1)
     s = tl.arange(0, SEGMENTS)

@@ -9,7 +9,7 @@ import pytest
 
 import workbench.language as tl
 from tests.language.harness import error_of, from_text, result
-from workbench.language import core
+from workbench.language import core, later
 
 
 @core._aggregate
@@ -165,3 +165,65 @@ def test_a_product_has_the_type_of_a_half_accumulator():
         """
     )
     assert result(kernel, np.float32, 1).tolist() == [5.0]
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+def test_blocks_of_several_axes_follow_each_other_along_one(axis: int):
+    x = np.arange(2 * 4 * 8, dtype=np.int32).reshape(2, 4, 8)
+    kernel = from_text(
+        f"""
+        def kernel(out, x):
+            i = tl.reshape(tl.arange(0, 64), (2, 4, 8))
+            both = tl.cat(tl.load(x + i), tl.load(x + i) + 100, dim={axis})
+            tl.store(out + tl.arange(0, 128), tl.reshape(both, (128,)))
+        """
+    )
+    want = np.concatenate([x, x + 100], axis)
+    assert result(kernel, np.int32, 128, x=x.ravel()).tolist() == want.ravel().tolist()
+
+
+def test_blocks_that_do_not_follow_each_other():
+    text = "def kernel():\n    tl.cat(tl.zeros((4, 2), tl.int32), tl.zeros((2, 2), tl.int32))\n"
+    assert "cat needs two blocks of one dtype and shape" in str(error_of(from_text(text)))
+    text = "def kernel():\n    x = tl.zeros((4, 2), tl.int32)\n    y = tl.cat(x, x, dim=2)\n"
+    assert "invalid axis 2" in str(error_of(from_text(text)))
+
+
+def test_types_of_what_is_known_are_values():
+    kernel = from_text(
+        """
+        def kernel(out, n, N: tl.constexpr, P: tl.constexpr):
+            tl.static_assert(N.type == tl.constexpr_type(8))
+            tl.static_assert(N.type != tl.constexpr_type(9))
+            tl.static_assert(isinstance(P[0].type, tl.constexpr_type))
+            tl.static_assert(P.type == (1, (2, 3)).type)
+            tl.static_assert(P.type != (1, (2, 4)).type)
+            tl.static_assert((n, N).type == tl.tuple_type([tl.int32, tl.constexpr_type(8)]))
+            y: tl.constexpr
+            x, y = 0, 5
+            tl.static_assert(x.dtype == tl.int32)
+            tl.static_assert(y.type == tl.constexpr_type(5))
+            tl.store(out, n)
+        """
+    )
+    assert result(kernel, np.int32, 1, n=7, N=8, P=(1, (2, 3))).tolist() == [7]
+
+
+def test_a_replaced_field_is_what_it_was_declared_as():
+    first = core._aggregate(type("Known", (), {"__annotations__": {"x": tl.constexpr}}))
+    made: Any = first(3)
+    assert isinstance(later.aggregate_replace(made, x=4).x, tl.constexpr)
+    with pytest.raises(TypeError, match="has no field 'z'"):
+        later.aggregate_replace(made, z=1)
+    with pytest.raises(TypeError, match="expects an aggregate instance"):
+        later.aggregate_replace(42, x=1)
+
+
+def test_a_name_of_another_version_says_so():
+    error = error_of(from_text("def kernel(out):\n    tl.atomic_poll(out, 1)\n"), out=np.zeros(1))
+    assert "tl.atomic_poll exists since 3.9.0 of Triton" in str(error.hint)
+
+
+def test_axes_that_are_inserted_twice():
+    text = "def kernel():\n    tl.expand_dims(tl.arange(0, 4), (0, -3))\n"
+    assert "duplicate axes, normalized axes = [0, 0]" in str(error_of(from_text(text)))

@@ -228,6 +228,16 @@ def test_powers_at_the_ends(x, y):
             assert np.signbit(got) == np.signbit(want)
 
 
+def test_an_odd_power_is_odd_beyond_what_a_float_holds():
+    """int32 as an exponent of fp32: 2**24 + 1 is rounded to an even number."""
+    x = np.array([-1, -1, -1, -1, 1, -np.inf, -0.0, np.nan], np.float32)
+    n = [2**24 + 1, -(2**24) - 1, 2**24 + 2, 2**31 - 1, 2**31 - 1, 2**31 - 1, -(2**31) + 1, 0]
+    want = [-1, -1, 1, -1, 1, -np.inf, -np.inf, 1]
+    for kind in (np.int32, np.int64):
+        got = _apply("pow", [x, np.array(n, kind)], "float32")
+        assert np.array_equal(got, np.array(want, np.float32))
+
+
 @pytest.mark.parametrize(
     ("low", "high", "y", "bound"),
     [(0.5, 10.0, 1.5, 1.0), (2.0**-75, 2.0**-63, 2.0, 1.0), (1.8e19, 1.9e19, 2.0, 1.0),

@@ -291,6 +291,7 @@ def test_exact_keys() -> None:
               np.longdouble(1), np.timedelta64(1, "s"), np.timedelta64(1, "m"),
               np.timedelta64(60, "s"), np.datetime64(1, "s"), np.datetime64(1, "m"),
               timedelta(seconds=60), timedelta(seconds=1), torch.device("cpu"),
+              -nan, (-nan,), Held(-nan), np.float32(-nan),
               torch.device("meta"), np.dtype("f4"), np.dtype("i4"),
               np.dtype("f4", metadata={"a": 1}), np.dtype([("a", "f4")]), [1], [True], [[1]],
               {1: 2}, {1: 2.0}, {1.0: 2}, {1: 2, 3: 4}, {3: 4, 1: 2}, {1}, {1.0}, frozenset({1}),
@@ -302,6 +303,38 @@ def test_exact_keys() -> None:
     for make in (Held, tl.pointer_type, lambda v: (v,)):
         assert exact_key(make(tl.float32)) == exact_key(make(tl.float32))
     assert exact_key((np.float32(nan),)) == exact_key((np.float32(nan),))
+
+
+class Asking:
+    """Says of an array what is not in its numbers."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    @property
+    def a(self) -> int:
+        told = self.array.dtype.metadata or {"k": 7}
+        return told["k"] + 10 * self.array.flags.writeable
+
+
+def test_what_can_be_asked_of_arrays_tells_them_apart() -> None:
+    kernel, out = wb.jit(stored_member), torch.zeros(1)
+    arrays = [np.zeros(2, np.dtype("i4", metadata={"k": k})) for k in (1, 2)] + [np.zeros(2)] * 2
+    arrays[3] = arrays[2].copy()
+    arrays[3].flags.writeable = False
+    for array, want in zip(arrays, (11, 12, 17, 7), strict=True):
+        kernel[(1,)](out, C=Asking(array))
+        assert out.item() == want
+
+
+def first_of(out: Any, C: tl.constexpr) -> None:
+    tl.store(out, C[0] + C[1][0])
+
+
+def test_scalars_of_numpy_within_a_tuple_are_numbers() -> None:
+    kernel, out = wb.jit(first_of), torch.zeros(1)
+    kernel[(1,)](out, (np.int64(3), Pair(np.float32(0.5), 1)))
+    assert out.item() == 3.5
 
 
 def test_units_of_time_are_told_apart_on_disk_too() -> None:
@@ -340,3 +373,19 @@ def test_constants_that_are_made_for_each_call_are_not_described(
 
     monkeypatch.setattr(exact_keys, "describe_value", described)
     assert exact_key(make()) == exact_key(make())
+
+
+@dataclass(frozen=True)
+class Two:
+    a: Any
+    b: Any
+
+
+def test_steps_of_slices_and_fields_in_another_order_are_other_constants():
+    assert exact_key(slice(0, 8, 1)) != exact_key(slice(0, 8, True))
+    assert exact_key(slice(0, 8, 1)) == exact_key(slice(0, 8, 1))
+    one, other = object.__new__(Two), object.__new__(Two)
+    vars(one).update(a=1, b=2)
+    vars(other).update(b=1, a=2)
+    assert exact_key(one) == exact_key(Two(1, 2))
+    assert exact_key(one) != exact_key(other)

@@ -14,7 +14,9 @@ from workbench.passes.load_once import load_once
 from workbench.passes.manager import Pass, Recorder, Remarks
 from workbench.passes.narrow_index import narrow_index
 from workbench.passes.pipeline import TILE_PASSES, tile_passes
+from workbench.passes.repeated_rows import multiply_rows_once
 from workbench.passes.select_extremes import select_extremes
+from workbench.passes.sums_to_products import multiply_broadcast_tiles
 from workbench.passes.widen_small_floats import widen_small_floats
 from workbench.targets.nvidia.chip import Chip, chip
 from workbench.targets.nvidia.passes.expand_roles import expand_roles
@@ -61,6 +63,8 @@ PASSES: dict[str, Pass] = {
     "split-full-blocks": partial(split_full_blocks, chip=SM_80),
     "order-loops": partial(order_loops, chip=SM_80),
     "load-in-own-round": partial(load_in_own_round, chip=SM_80),
+    "sums-to-products": multiply_broadcast_tiles,
+    "multiply-rows-once": multiply_rows_once,
     "load-once": load_once,
     "float-differences": float_differences,
     "select-extremes": select_extremes,

@@ -19,7 +19,7 @@ from workbench.targets.simt.passes.barriers import insert_barriers
 FREE = {
     "x": "f32", "y": "f32", "lo": "index", "hi": "index", "step": "index", "one": "index",
     "zero": "index", "s": "index", "n": "index", "p": "ptr<f32>", "q": "ptr<f16>",
-    "flag": "ptr<i32>", "small": "f8e4m3", "tiny": "f8e4m3",
+    "flag": "ptr<i32>", "h": "f16", "small": "f8e4m3", "tiny": "f8e4m3",
 }  # fmt: skip
 #: Passes that change the types of parameters: what they are afterwards.
 FREE_AFTER = {"narrow-index": {"n": "i32"}}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 
 import numpy as np
 import pytest
@@ -128,6 +129,16 @@ def test_do_not_specialize():
     assert known["b"] == Argument("i32")
     assert known["c"] == constant(1)
     assert known["d"] == Argument("i32", divisible=16)
+
+
+@pytest.mark.parametrize("option", ["do_not_specialize", "do_not_specialize_on_alignment"])
+def test_a_parameter_that_there_is_not_is_told(option: str):
+    for odd in ("zz", 4, -1):
+        with pytest.warns(UserWarning, match=f"{option} names .*{odd}.*, which is no parameter"):
+            wb.jit(**{option: ["a", odd]})(some)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        wb.jit(**{option: ["a", 3]})(some)
 
 
 @wb.jit(do_not_specialize=["N"])

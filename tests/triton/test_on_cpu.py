@@ -204,6 +204,17 @@ def test_questions_about_the_device(pretended):
 
 
 @pytest.mark.usefixtures("pretended")
+def test_kernels_are_found_under_the_device_that_is_asked_for():
+    kernel = wb.jit(scale_kernel.fn)
+    x = torch.ones(4, device="cuda")
+    kernel[(1,)](x, torch.empty_like(x), 4, 2.0, B=4)
+    cache = kernel.device_caches[torch.cuda.current_device()][0]
+    assert len(cache) == 1
+    cache.clear()
+    assert not kernel.device_caches[0][0]
+
+
+@pytest.mark.usefixtures("pretended")
 def test_threads_that_start_meanwhile():
     found = []
     thread = threading.Thread(target=lambda: found.append(torch.ones(2, device="cuda").is_cuda))
@@ -289,3 +300,20 @@ def test_torchs_compiler():
 def test_it_is_said_that_nothing_is_compiled():
     with pytest.warns(UserWarning, match="functions run as they are"):
         torch.compile(lambda x: x)
+
+
+@pytest.mark.usefixtures("pretended")
+def test_kernels_ask_cudas_generator_for_a_seed_and_an_offset():
+    torch.manual_seed(7)
+    generator = torch.cuda.default_generators[torch.cuda.current_device()]
+    state = generator.get_state()
+    assert not state.is_cuda
+    seed, offset = state.view(torch.int64)
+    assert (int(seed), int(offset)) == (7, 0)
+    state.view(torch.int64)[1] += 12
+    generator.set_state(state)
+    assert (generator.initial_seed(), generator.get_offset()) == (7, 12)
+    torch.manual_seed(8)
+    assert generator.get_state().view(torch.int64).tolist() == [8, 0]
+    generator.manual_seed(3).set_offset(4)
+    assert generator.get_state().view(torch.int64).tolist() == [3, 4]

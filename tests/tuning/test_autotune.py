@@ -341,6 +341,12 @@ def decorated(**options):
         (lambda: decorated(prune_configs_by={"top_k": 0}), "K105", "top_k is an int from 1 on"),
         (lambda: decorated(prune_configs_by={"top_k": -0.5}), "K105", "top_k is an int from 1"),
         (lambda: decorated(keys=["n"]), "K220", "no option 'keys'; did you mean key?"),
+        (lambda: decorated(pre_hook="a"), "K105", "pre_hook is a function, got 'a'"),
+        (lambda: decorated(post_hook=3), "K105", "post_hook is a function, got 3"),
+        (lambda: decorated(do_bench=[1.0]), "K105", "do_bench is a function, got [1.0]"),
+        (lambda: decorated(warmup="a"), "K105", "warmup is a number of milliseconds, got 'a'"),
+        (lambda: decorated(rep=-1), "K105", "rep is a number of milliseconds, got -1"),
+        (lambda: wb.Config({}, pre_hook=3), "K105", "pre_hook of a Config is a function"),
         (lambda: decorated(num_warps=4), "K220", "autotune has no option 'num_warps'"),
         (lambda: wb.autotune([wb.Config({})]), "K220", "is missing 1 required positional"),
         (lambda: wb.heuristics({"ZZ": len})(store_ones), "K112", "heuristics names 'ZZ'"),
@@ -366,3 +372,57 @@ def test_heuristics_may_choose_options():
     kernel = wb.heuristics({"num_warps": lambda args: 2, "BLOCK": lambda args: 8})(store_ones)
     kernel[(1,)](out, None, 7)
     assert out.tolist() == [1] * 7
+
+
+def odd(call, quantiles):
+    call()
+    return
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"pre_hook": lambda: None}, "pre_hook cannot be called"),
+        ({"post_hook": lambda named: None}, "post_hook cannot be called"),
+        ({"do_bench": lambda call: 1.0}, "do_bench cannot be called"),
+        ({"do_bench": odd}, "do_bench returns milliseconds: a number, or a list of them, got None"),
+        ({"do_bench": lambda call, quantiles: []}, r"got \[\] \(a list\)"),
+        ({"do_bench": lambda call, quantiles: ["a"]}, r"got \['a'\]"),
+    ],
+)
+def test_functions_of_users_that_cannot_be_used_are_told(options, says, seven):
+    x, y, out = seven
+    kernel = tuned([1.0, 2.0, 3.0], **options) if "do_bench" not in options else None
+    if kernel is None:
+        configs = [wb.Config({"BLOCK": size}) for size in (2, 4)]
+        kernel = wb.autotune(configs, key=["n"], **options)(add)
+    with pytest.raises(OptionError, match=says) as caught:
+        on_cpu(kernel, x, y, out, 7, grid=grid)
+    assert isinstance(caught.value, TypeError)
+    assert caught.value.code == "K105"
+    assert caught.value.hint
+
+
+def test_a_hook_of_a_configuration_that_cannot_be_called_ends_the_search():
+    configs = [wb.Config({"BLOCK": 4}), wb.Config({"BLOCK": 8}, pre_hook=lambda: None)]
+    kernel = wb.autotune(configs, key=["n"], cache_results=False)(store_ones)
+    with pytest.raises(OptionError, match="pre_hook of a Config cannot be called"):
+        kernel[(1,)](np.zeros(8, np.float32), None, 7)
+
+
+def test_times_that_are_none_are_infinite_and_arrays_are_times(seven):
+    x, y, out = seven
+    times = iter([[float("nan")] * 3, np.array([2.0, 1.0, 3.0]), 5])
+    configs = [wb.Config({"BLOCK": size}) for size in (2, 4, 8)]
+    measure = {"do_bench": lambda call, quantiles: next(times)}
+    kernel = wb.autotune(configs, key=["n"], **measure)(add)
+    on_cpu(kernel, x, y, out, 7, grid=grid)
+    assert kernel.best_config.kwargs == {"BLOCK": 4}
+
+
+@pytest.mark.parametrize("value", [[1, 2], {"a": 1}, np.zeros(3)])
+def test_a_value_that_no_key_can_hold_is_told(value):
+    kernel = wb.autotune(ACCUMULATING, key=["second_ptr"])(store_ones)
+    with pytest.raises(OptionError, match="second_ptr of store_ones is in the key") as caught:
+        kernel[(1,)](np.zeros(8, np.float32), value, 7)
+    assert isinstance(caught.value, TypeError)

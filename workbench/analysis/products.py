@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from workbench.ir import Module, Value, shape_of
+from workbench.ops import Broadcast, ExpandDims, Reshape
 
 
 def multiplied(module: Module) -> set[Value]:
@@ -36,3 +37,16 @@ def beside_products(module: Module) -> set[Value]:
 def is_line(shape: tuple[int, ...]) -> bool:
     """Say whether a tile has one axis at most: a row or a column."""
     return sum(extent > 1 for extent in shape) < 2
+
+
+def repeated(op: Reshape, axis: int) -> Value | None:
+    """Return the tile of which a reshape has each element several times in a row along an axis."""
+    made = op.source.op
+    once = made.source.op if isinstance(made, Broadcast) else None
+    if not isinstance(made, Broadcast) or not isinstance(once, ExpandDims):
+        return None
+    shape, few, wide = map(shape_of, (op.result.type, once.source.type, made.result.type))
+    if once.axis != axis + 1 or len(few) != len(shape):
+        return None
+    fits = wide == (*few[: axis + 1], shape[axis] // few[axis], *few[axis + 1 :])
+    return once.source if fits else None

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 #: The number of host memory among devices.
 HOST = -1
+#: Numbers of devices for which the host answers meanwhile (`as_triton(cuda="cpu")`).
+STAND_INS: set[int] = set()
 
 
 def current_device() -> int:

@@ -14,9 +14,9 @@ from workbench.frontend.words import of_member
 from workbench.language import arithmetic as maths
 from workbench.language.aggregates import Aggregate
 from workbench.language.casts import cast_tensor
-from workbench.language.constexprs import constexpr, is_tuple, unwrap
+from workbench.language.constexprs import constexpr, constexpr_type, is_tuple, unwrap
 from workbench.language.control import LoopRange
-from workbench.language.dtypes import dtype, int1
+from workbench.language.dtypes import dtype, int1, tuple_type
 from workbench.language.former import instead_of
 from workbench.language.indexing import subscript
 from workbench.language.methods import MEMBERS
@@ -28,6 +28,7 @@ from workbench.language.values import (
     tensor,
     to_tensor,
 )
+from workbench.language.versions import OtherVersionError
 from workbench.ops import Reshape
 from workbench.source import (
     ConstexprError,
@@ -187,11 +188,15 @@ def _attribute(act: Activation, node: ast.Attribute) -> Any:
         return value
     if is_number(value) and node.attr in MEMBERS:
         act.at(node)
+        if node.attr == "type":  # as good as the value; `dtype` says what it is beside tensors
+            return constexpr_type(value)
         act.session.state.superset(f".{node.attr} of a number known at compile time")
         return getattr(to_tensor(value), node.attr)
     try:
         return unwrap(getattr(value, node.attr))
     except AttributeError:
+        if is_tuple(value) and node.attr == "type":
+            return _type_of(value)
         names = [n for n in dir(value) if not n.startswith("_")]
         other = of_member(node.attr) if is_tuple(value) else None
         raise act.error(
@@ -200,6 +205,15 @@ def _attribute(act: Activation, node: ast.Attribute) -> Any:
             node,
             hint=other or suggestion(node.attr, names, "."),
         ) from None
+
+
+def _type_of(value: Any) -> Any:
+    """Return the type of a value, as Triton says it."""
+    if isinstance(value, tensor):
+        return value.type
+    if is_tuple(value) and not isinstance(value, Aggregate):
+        return tuple_type([_type_of(item) for item in value], getattr(value, "_fields", None))
+    return constexpr_type(value)
 
 
 def _tensor_attribute(act: Activation, value: tensor, node: ast.Attribute) -> Any:
@@ -220,8 +234,8 @@ def _module_attribute(act: Activation, module: types.ModuleType, node: ast.Attri
         module = _our_module(module)
     try:
         value = unwrap(getattr(module, name))
-    except AttributeError:
-        raise _no_member(act, module, node) from None
+    except AttributeError as error:
+        raise _no_member(act, module, node, error) from None
     act.guard(value)
     return value
 
@@ -239,8 +253,11 @@ def _our_module(module: types.ModuleType) -> types.ModuleType:
     return ours if isinstance(ours, types.ModuleType) else tl
 
 
-def _no_member(act: Activation, module: types.ModuleType, node: ast.Attribute) -> UnknownNameError:
+def _no_member(
+    act: Activation, module: types.ModuleType, node: ast.Attribute, error: AttributeError
+) -> UnknownNameError:
     shown = ast.unparse(node.value)
+    other = str(error) if isinstance(error, OtherVersionError) else None
     if module is tl or module in _LIBRARIES:
         known = module.__all__
     else:
@@ -249,7 +266,7 @@ def _no_member(act: Activation, module: types.ModuleType, node: ast.Attribute) -
         UnknownNameError,
         f"'{shown}' has no function '{node.attr}'",
         node,
-        hint=_instead(module, node.attr) or suggestion(node.attr, known, f"{shown}."),
+        hint=other or _instead(module, node.attr) or suggestion(node.attr, known, f"{shown}."),
     )
 
 

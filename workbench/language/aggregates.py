@@ -119,9 +119,12 @@ def aggregate(cls: type, hidden: Callable[[Callable[..., Any]], dict[str, Any]])
         missing = [name for name in names if name not in given]
         if missing:
             raise TypeError(f"{cls.__name__} leaves {', '.join(missing)} without a value")
-        return _tuple(
-            made, [constexpr(given[n]) if n in constants else unwrap(given[n]) for n in names]
-        )
+        return make(made, [given[n] for n in names])
+
+    def make(made: type[Aggregate], items: Iterable[Any]) -> Aggregate:
+        """Return one of all fields, those of constants as such."""
+        pairs = zip(names, items, strict=True)
+        return _tuple(made, [constexpr(v) if n in constants else unwrap(v) for n, v in pairs])
 
     space: dict[str, Any] = {
         name: value if isinstance(value, types.FunctionType | staticmethod | property) else
@@ -131,6 +134,7 @@ def aggregate(cls: type, hidden: Callable[[Callable[..., Any]], dict[str, Any]])
     special = {name: space.pop(name) for name in list(space) if _is_operator(name, space[name])}
     space |= {name: _Field(place, name) for place, name in enumerate(names)}
     space |= {"__new__": new, "_fields": names, "__slots__": (), "__doc__": cls.__doc__}
+    space["_make"] = classmethod(make)
     inherited = {n: f for base in reversed(bases) for n, f in base.__operators__.items()}
     space["__operators__"] = inherited | {
         name: getattr(f, "function", f) for name, f in special.items()

@@ -16,8 +16,11 @@ from workbench.language.dtypes import (
     DTYPES,
     dtype,
     float32,
+    float64,
     int1,
     int32,
+    number_type,
+    uint8,
 )
 from workbench.language.floats import elementwise, real, real_functions
 from workbench.language.promotion import common_dtype, promote
@@ -38,6 +41,7 @@ from workbench.language.values import (
 )
 from workbench.ops import AddPointer, Bitcast, Elementwise, Select
 from workbench.ops.numbers import truncated_quotient, truncated_remainder
+from workbench.ops.small_floats import SMALL_FLOATS
 from workbench.source import KernelTypeError, shown
 from workbench.source.evaluation import OPERATORS
 
@@ -265,9 +269,22 @@ def negative(x: Any) -> Any:
         raise KernelTypeError(f"'-' does not take {describe(x)}")
     if x.constant is not None and not x.shape and x.dtype.is_int():
         return _folded("-", 0, x, x.dtype)
+    if x.dtype.is_fp8():
+        return _negative_code(x)
     exact = x.dtype == int32 and _is_exact("-", x)
     zero = operand(0, x.dtype, x.shape, exact=exact)
     return made(Elementwise("sub", (zero, operand(x, x.dtype, x.shape, exact=exact))), x.dtype)
+
+
+def _negative_code(x: tensor) -> tensor:
+    """Return 0 - x of an 8-bit float; rounding a difference would make a number of an infinity."""
+    code = made(Bitcast(x.stored(), uint8.element), uint8)
+    turned = arithmetic("^", code, 0x80)
+    # Both zeros come out as +0.0. Where there is but one, 0x80 is NaN and stays that.
+    magnitude = arithmetic("&", code, 0x7F)
+    kept = magnitude if SMALL_FLOATS[number_type(x.dtype)].signed else code
+    turned = where(compare("==", magnitude, 0), kept, turned)
+    return made(Bitcast(turned.stored(), x.dtype.element), x.dtype)
 
 
 def positive(x: Any) -> Any:
@@ -343,7 +360,22 @@ def _power(a: Any, b: Any) -> tensor:
         return _whole_power(base, power)
     if power == 0.5:
         return elementwise("sqrt", real(to_tensor(a), "**"))
-    return real_functions("pow", a, b)
+    return power_of(a, b)
+
+
+def power_of(a: Any, b: Any) -> tensor:
+    """Return a to the power of b; a whole b that no float holds says still whether it is odd."""
+    x, n = to_tensor(a), to_tensor(b)
+    held = 53 if x.dtype == float64 else 24
+    if not n.dtype.is_int() or n.constant is not None or n.dtype.int_bitwidth <= held:
+        return real_functions("pow", a, b)
+    size = real_functions("pow", _absolute(x), n)
+    odd = compare("!=", arithmetic("&", n, 1), 0)
+    return real_functions("copysign", size, where(odd, x, 1.0))
+
+
+def _absolute(x: tensor) -> tensor:
+    return x if x.dtype.is_int_unsigned() else made(Elementwise("abs", (x.value,)), x.dtype)
 
 
 def _whole_power(base: tensor, power: int) -> tensor:

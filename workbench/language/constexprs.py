@@ -12,6 +12,8 @@ from workbench.source.evaluation import OPERATORS
 class constexpr_type:
     """The type of a value known at compile time: the value itself tells types apart."""
 
+    __compile_time__ = True
+
     def __init__(self, value: Any) -> None:
         self.value = value
 

@@ -406,9 +406,11 @@ class _Void(dtype):
 class tuple_type:
     """The type of a tuple: those of its items, with the names of a namedtuple's fields."""
 
+    __compile_time__ = True
+
     def __init__(self, types: Any, fields: Any = None) -> None:
-        self.types = types
-        self.fields = fields or [""] * len(types)
+        self.types = list(types)
+        self.fields = list(fields) if fields else [""] * len(self.types)
         words = (f"{k}:{v}" for k, v in zip(self.fields, types, strict=True))
         self.name = f"[{','.join(words)}]"
 

@@ -19,7 +19,7 @@ from workbench.language.table import described
 from workbench.language.values import describe, static, tensor
 from workbench.language.values import to_tensor as _to_tensor
 from workbench.ops import While, Yield
-from workbench.source import ConstexprError, KernelTypeError, ShapeError, UnknownNameError
+from workbench.source import ConstexprError, KernelTypeError, ShapeError
 
 
 def squeeze(x: Any, dim: Any) -> tensor:
@@ -44,14 +44,25 @@ def to_tensor(x: Any) -> tensor:
     return _to_tensor(unwrap(x))
 
 
+class WrongFieldError(KernelTypeError, TypeError):
+    """A field that an aggregate does not have (a TypeError as in Triton, also outside kernels)."""
+
+    code = "K301"
+
+
 def aggregate_replace(instance: Any, **changes: Any) -> Any:
     """Return an aggregate with some of its fields replaced."""
     if not isinstance(instance, Aggregate):
-        raise KernelTypeError(f"aggregate_replace takes an aggregate, got {describe(instance)}")
+        raise WrongFieldError(
+            f"aggregate_replace expects an aggregate instance, got {describe(instance)}"
+        )
     names: Any = getattr(instance, "_fields")  # noqa: B009 - a named tuple's public names
     unknown = [name for name in changes if name not in names]
     if unknown:
-        raise UnknownNameError(f"{type(instance).__name__} has no field '{unknown[0]}'")
+        raise WrongFieldError(
+            f"{type(instance).__name__} has no field '{unknown[0]}'",
+            hint=f"its fields are {', '.join(names)}",
+        )
     items = [changes.get(n, v) for n, v in zip(names, instance, strict=True)]
     return like(instance, items)
 

@@ -225,7 +225,9 @@ def expand_dims(input: Any, axis: Any) -> tensor:
     rank = len(value.shape) + len(axes)
     numbers = sorted(axis_number(a, rank) for a in axes)
     if len(set(numbers)) != len(numbers):
-        raise ShapeError(f"expand_dims names an axis twice: {tuple(numbers)}")
+        raise ShapeError(
+            f"expand_dims names an axis twice: duplicate axes, normalized axes = {numbers}"
+        )
     for number in numbers:
         value = insert_axis(value, number)
     return value
@@ -348,13 +350,25 @@ def interleave(a: Any, b: Any) -> tensor:
 
 
 @builtin
-def cat(input: Any, other: Any, can_reorder: Any = False) -> tensor:
-    """Return two one-dimensional blocks one after the other (never reordered here)."""
+def cat(input: Any, other: Any, can_reorder: Any = False, dim: Any = 0) -> tensor:
+    """Return two blocks one after the other along an axis (never reordered here).
+
+    `dim`, and blocks of several axes, are Triton's since 3.9.
+    """
     a, b = to_tensor(input), to_tensor(other)
+    rank = len(a.shape)
+    if rank > 1 and a.shape == b.shape and a.dtype == b.dtype:
+        axis = axis_number(dim, rank)
+        # A new last axis says which of both; it goes in front of theirs, and both become one.
+        order = [*range(axis), rank, *range(axis, rank)]
+        shape = (*a.shape[:axis], 2 * a.shape[axis], *a.shape[axis + 1 :])
+        return reshape_tensor(permute(join(a, b), *order), shape)
+    axis_number(dim, 1)
     if not static(can_reorder, "can_reorder"):
         current().superset("tl.cat without can_reorder=True")
     if len(a.shape) != 1 or len(b.shape) != 1 or a.dtype != b.dtype:
         raise ShapeError(
-            f"cat needs two 1-dimensional blocks of one dtype, got {describe(a)}, {describe(b)}"
+            "cat needs two blocks of one dtype and shape, or of one axis each, "
+            f"got {describe(a)} and {describe(b)}"
         )
     return wrap(emit(Concatenate(a.stored(), b.stored())), a.dtype)

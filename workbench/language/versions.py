@@ -23,6 +23,10 @@ _claimed = [DEFAULT]
 Versioned = Mapping[str, tuple[str | None, str | None, Callable[[], Any]]]
 
 
+class OtherVersionError(AttributeError):
+    """A name that Triton has, but not the version that is claimed."""
+
+
 def claimed() -> str:
     """Return the version of Triton whose names are there."""
     return _claimed[0]
@@ -81,7 +85,7 @@ def versioned(module: str, names: Versioned) -> Callable[[str], Any]:
         first, end, value = row
         if not has(first, end):
             words = f"since {first}" if end is None else f"until {end}"
-            raise AttributeError(
+            raise OtherVersionError(
                 f"{module}.{name} exists {words} of Triton; this answers as {claimed()} would "
                 "(workbench.as_triton(version=...))"
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from workbench.devices import arrays
 from workbench.launch.abi import FORMATS, RangeError
@@ -222,7 +222,7 @@ def _rounded(known: Argument, needed: Sequence[int]) -> Argument:
 
 
 def _constexpr(source: KernelSource, name: str, value: Any) -> Argument:
-    value = plain_number(_unwrapped(value))
+    value = _plain(_unwrapped(value))
     if not isinstance(value, type) and (
         hasattr(value, "data_ptr") or hasattr(value, "__array_interface__")
     ):
@@ -250,6 +250,18 @@ def _constant_kind(value: Any) -> str:
         return "k"
     plain = value is None or type(value) in (int, bool, str) or isinstance(value, type)
     return "c" if plain or _is_kernel(value) or _is_kernel_dtype(value) else "k"
+
+
+def _plain(value: Any) -> Any:
+    """Turn NumPy's scalars into Python's, in tuples too."""
+    if not isinstance(value, tuple):
+        return plain_number(value)
+    given = cast("tuple[Any, ...]", value)
+    items = tuple(map(_plain, given))
+    if all(one is other for one, other in zip(items, given, strict=True)):
+        return given
+    make = getattr(type(given), "_make", None)
+    return make(items) if make is not None else items
 
 
 def _unwrapped(value: Any) -> Any:

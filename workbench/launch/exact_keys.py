@@ -10,6 +10,7 @@ from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from workbench.source.captures import describe_value
+from workbench.source.looking import nan_text
 
 
 def exact_key(value: Any) -> Any:
@@ -29,7 +30,7 @@ def _exact(value: Any) -> Any:
     if kind is int or kind is bool or kind is str or value is None:
         return kind, value
     if kind is float:
-        return kind, float.hex(value)
+        return kind, float.hex(value) if value == value else nan_text(value)
     if isinstance(value, tuple):
         return kind, *_exact_items(cast("tuple[Any, ...]", value))
     if kind.__name__ == "constexpr":

@@ -174,7 +174,7 @@ def _warp_steps(shape: Coordinates, axis: int, first: int, warps: int) -> list[S
 
 
 def _tile_axes(shape: Coordinates) -> tuple[int, int, list[Step]]:
-    # (row axis, column axis, register steps of the batch axes before them)
+    # (row axis, column axis, steps of the batch axes before them)
     if len(shape) < 2:
         raise ValueError(f"dot tile has shape {shape}; expected at least two axes")
     bits = axis_bits(shape)
@@ -182,13 +182,20 @@ def _tile_axes(shape: Coordinates) -> tuple[int, int, list[Step]]:
     return len(shape) - 2, len(shape) - 1, batch
 
 
+def _batches(batch: list[Step], warps: Sequence[int]) -> tuple[list[Step], list[Step | None]]:
+    # (steps of the batch axes by registers, by warps): a warp has batches that lie side by side.
+    taken = log2(warps[2]) if len(warps) > 2 else 0
+    inside = len(batch) - min(taken, len(batch))
+    return batch[:inside], [*batch[inside:], *[None] * (taken - len(batch) + inside)]
+
+
 @lru_cache(1024)
-def mma_c(shape: Coordinates, warps: tuple[int, int]) -> LinearLayout:
+def mma_c(shape: Coordinates, warps: tuple[int, ...]) -> LinearLayout:
     """Return the accumulator (and result) layout of mma.sync m16n8 over a [.., M, N] tile.
 
     Registers: the 4 of a fragment, then fragments along N, along M, batches.
-    warps = (along M, along N); a warp owns one contiguous block, and the warp
-    index counts along M first. sm_80: mma.sync.
+    warps = (along M, along N, along batches, 1 if not given); a warp owns one
+    contiguous block, and the warp index counts along M first. sm_80: mma.sync.
 
     >>> print(mma_c((32, 16), (2, 1)))
     linear<32x16, register=[(0,1),(8,0),(0,8)], lane=[(0,2),(0,4),(1,0),(2,0),(4,0)], warp=[(16,0)]>
@@ -196,8 +203,9 @@ def mma_c(shape: Coordinates, warps: tuple[int, int]) -> LinearLayout:
     m, n, batch = _tile_axes(shape)
     register = [(n, 0), (m, 3), *_repeat(shape, n, 3, warps[1]), *_repeat(shape, m, 4, warps[0])]
     lane = [*_steps(n, 1, 3), *_steps(m, 0, 3)]
-    warp = _warp_steps(shape, m, 4, warps[0]) + _warp_steps(shape, n, 3, warps[1])
-    return _from_steps(shape, register + batch, lane, warp, "mma")
+    held, apart = _batches(batch, warps)
+    warp = [*_warp_steps(shape, m, 4, warps[0]), *_warp_steps(shape, n, 3, warps[1]), *apart]
+    return _from_steps(shape, register + held, lane, warp, "mma")
 
 
 def _fragment_k(extent: int, kw: int) -> tuple[list[Step], int]:
@@ -225,7 +233,7 @@ def _in_runs(
 
 @lru_cache(1024)
 def mma_a(
-    shape: Coordinates, kw: int, warps: tuple[int, int], run: int = 0, apart: int = 0
+    shape: Coordinates, kw: int, warps: tuple[int, ...], run: int = 0, apart: int = 0
 ) -> LinearLayout:
     """Return the layout of the left operand of mma.sync over a [.., M, K] tile.
 
@@ -246,16 +254,17 @@ def mma_a(
     inner, end = _fragment_k(shape[k], kw)
     steps, lanes = _in_runs(k, axis_bits(shape)[k], kw, end, run, apart)
     word, half = log2(kw), log2(kw) + len(inner)
+    held, others = _batches(batch, warps)
     register = [*steps[:word], (m, 3), *steps[word:half]]
-    register += [*_repeat(shape, m, 4, warps[0]), *steps[half:], *batch]
+    register += [*_repeat(shape, m, 4, warps[0]), *steps[half:], *held]
     lane = [*lanes, *_steps(m, 0, 3)]
-    warp = [*_warp_steps(shape, m, 4, warps[0]), *[None] * log2(warps[1])]
+    warp = [*_warp_steps(shape, m, 4, warps[0]), *[None] * log2(warps[1]), *others]
     return _from_steps(shape, register, lane, warp, "mma")
 
 
 @lru_cache(1024)
 def mma_b(
-    shape: Coordinates, kw: int, warps: tuple[int, int], run: int = 0, apart: int = 0
+    shape: Coordinates, kw: int, warps: tuple[int, ...], run: int = 0, apart: int = 0
 ) -> LinearLayout:
     """Return the layout of the right operand of mma.sync over a [.., K, N] tile.
 
@@ -269,9 +278,10 @@ def mma_b(
     inner, end = _fragment_k(shape[k], kw)
     steps, lanes = _in_runs(k, axis_bits(shape)[k], kw, end, run, apart)
     half = log2(kw) + len(inner)
-    register = [*steps[:half], *_repeat(shape, n, 3, warps[1]), *steps[half:], *batch]
+    held, others = _batches(batch, warps)
+    register = [*steps[:half], *_repeat(shape, n, 3, warps[1]), *steps[half:], *held]
     lane = [*lanes, *_steps(n, 0, 3)]
-    warp = [*[None] * log2(warps[0]), *_warp_steps(shape, n, 3, warps[1])]
+    warp = [*[None] * log2(warps[0]), *_warp_steps(shape, n, 3, warps[1]), *others]
     return _from_steps(shape, register, lane, warp, "mma")
 
 
@@ -348,15 +358,22 @@ def _warpgroups(
 
 
 @lru_cache(1024)
-def split_warps(shape: Coordinates, warps: int) -> tuple[int, int]:
-    """Return (along M, along N) for mma.sync over a [.., M, N] tile.
+def split_warps(shape: Coordinates, warps: int) -> tuple[int, ...]:
+    """Return (along M, along N) for mma.sync over an [M, N] tile, of more axes (.., batches) too.
 
     Minimises what a warp reads per step of K, its rows plus its columns; no
     warp repeats another's work while that can be helped. Ties go to M, whose
-    fragments are loaded once and used for all of N.
+    fragments are loaded once and used for all of N. Batches share nothing, so
+    warps take different ones first.
+
+    >>> split_warps((64, 64), 4), split_warps((2, 64, 64), 4)
+    ((2, 2), (2, 1, 2))
     """
     _power_of_two(warps, "warps")
     m, n = shape[-2:]
+    if len(shape) > 2:
+        apart = min(warps, 1 << sum(axis_bits(shape)[:-2]))
+        return (*split_warps(shape[-2:], warps // apart), apart)
 
     def cost(along_m: int) -> tuple[int, int, int]:
         along_n = warps // along_m

@@ -207,6 +207,12 @@ def infinity_bits(element: Element) -> int:
     return bits[element]
 
 
+def loses_infinities(element: Scalar) -> bool:
+    """Say whether a type has infinities that rounding to it makes its largest number of."""
+    form = SMALL_FLOATS.get(element)
+    return form is not None and form.infinity is not None
+
+
 def compute_element(element: Scalar) -> Scalar:
     """Return the type in which arithmetic on a type is carried out before it is rounded."""
     return F32 if element == BF16 or element in SMALL_FLOATS else element

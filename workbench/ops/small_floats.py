@@ -73,7 +73,7 @@ class SmallFloat:
         if magnitude == self.infinity:
             return sign * np.inf
         if magnitude > self.largest and self.nan > self.largest:
-            return sign * np.nan
+            return float(np.copysign(np.nan, sign))
         return sign * self.value(magnitude)
 
 

@@ -52,8 +52,8 @@ from workbench.runtime.launching import (
 )
 from workbench.source import KernelSource, LaunchError
 from workbench.source.captures import Captures, captures_of, reaching
-from workbench.source.given import misused, several, told, wrong_kind
-from workbench.source.parameters import Parameter, parameters_of
+from workbench.source.given import misused, told, wrong_kind
+from workbench.source.parameters import Parameter, named_parameters, parameters_of
 from workbench.source.watched import guard_key
 
 T = TypeVar("T")
@@ -122,8 +122,9 @@ class JITFunction(JITCallable, KernelInterface[T]):
         super().__init__(fn)
         self.module = fn.__module__
         self.version = version
-        self.do_not_specialize = _names("do_not_specialize", do_not_specialize)
-        self.do_not_specialize_on_alignment = _names(
+        named = partial(named_parameters, self.__name__, self.signature)
+        self.do_not_specialize = named("do_not_specialize", do_not_specialize)
+        self.do_not_specialize_on_alignment = named(
             "do_not_specialize_on_alignment", do_not_specialize_on_alignment
         )
         self.debug = debug
@@ -544,11 +545,6 @@ class InterpretedFunction(JITFunction[T]):
 
 def _has_program(program: Any) -> bool:
     return program is not None
-
-
-def _names(option: str, given: Any) -> tuple[str | int, ...]:
-    what, hint = f"{option} is a list of names or places", f'e.g. {option}=["n"]'
-    return () if given is None else tuple(several(given, what, hint, (str, int)))
 
 
 @told("jit", option_elsewhere)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from workbench.devices.streams import HOST
+from workbench.devices.streams import HOST, STAND_INS
 from workbench.launch.facts import Signature
 from workbench.runtime import knobs
 
@@ -103,7 +103,7 @@ class DeviceCaches(dict[Any, tuple[Any, ...]]):
         self._owner = owner
 
     def __missing__(self, device: Any) -> tuple[Any, ...]:
-        if not isinstance(device, int):  # "cpu", as torch calls its only device
+        if not isinstance(device, int) or device in STAND_INS:  # "cpu", as torch calls its one
             return self[HOST]
         made = KernelCache(self._owner, device), {}, None, None, None
         self[device] = made

@@ -7,6 +7,7 @@ is asked, the dicts of that type's classes, and the slots that these have.
 from __future__ import annotations
 
 import enum
+import struct
 import sys
 import types
 from collections import deque
@@ -239,11 +240,17 @@ def _is_told(dtype: Any) -> bool:
 
 
 def form_of(value: Any) -> tuple[Any, ...] | None:
-    """Return the kind of an array's elements, its shape and its strides, None for no such array."""
+    """Return the kind of an array's elements, its shape and its strides, None for no such array.
+
+    Of NumPy's also what says nothing of the numbers, but can be asked for: whether it may be
+    written to, and the metadata of its dtype, which equal ones may differ in.
+    """
     numpy = cast("Any", sys.modules.get("numpy"))
     if numpy is not None and is_a(value, numpy.ndarray):
         kind = numpy.ndarray
-        return kind.dtype.__get__(value), kind.shape.__get__(value), kind.strides.__get__(value)
+        dtype, shape = kind.dtype.__get__(value), kind.shape.__get__(value)
+        said = kind.flags.__get__(value).writeable, str(dtype.metadata)
+        return dtype, shape, kind.strides.__get__(value), *said
     if numpy is not None and is_a(value, numpy.generic):
         return numpy.generic.dtype.__get__(value), (), ()
     if is_tensor(value):
@@ -293,8 +300,19 @@ def plain_text(value: Any) -> str:
     """Return the text of a plain value, or of one that inherits from a plain class."""
     if is_a(value, int) and int.bit_length(value) > 4096:
         return exact_text(int.__index__(value))
+    if is_a(value, float) and float.__ne__(value, value):
+        return nan_text(value)
     kind: Any = next((one for one in _NUMBERS if issubclass(kind_of(value), one)), kind_of(value))
     return kind.__repr__(value)
+
+
+def nan_text(value: float) -> str:
+    """Return the text of a NaN, which says its sign and what else it holds.
+
+    >>> nan_text(float("nan"))
+    'nan 7ff8000000000000'
+    """
+    return f"nan {struct.pack('>d', value).hex()}"
 
 
 def inherits_plain(value: Any) -> bool:

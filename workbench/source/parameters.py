@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
+from workbench.source.budgets import shown
 from workbench.source.elements import annotated_type, triton_name
+from workbench.source.given import several
+from workbench.source.warning import warn_user
 
 
 class Parameter:
@@ -140,3 +143,23 @@ def parameters_of(
         )
         for number, (name, parameter) in enumerate(signature.parameters.items())
     )
+
+
+def named_parameters(
+    kernel: str, signature: inspect.Signature, option: str, given: Any
+) -> tuple[str | int, ...]:
+    """Return the parameters that an option names; raises K105 for what is no list of names.
+
+    Triton passes over names and places that the kernel does not have; here that is told.
+    """
+    what, hint = f"{option} is a list of names or places", f'e.g. {option}=["n"]'
+    named = () if given is None else tuple(several(given, what, hint, (str, int)))
+    names = list(signature.parameters)
+    for one in named:
+        if one in names or (isinstance(one, int) and 0 <= one < len(names)):
+            continue
+        warn_user(
+            f"{option} names {shown(one)}, which is no parameter of {kernel} "
+            f"({', '.join(names)}): nothing comes of it"
+        )
+    return named

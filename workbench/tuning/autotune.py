@@ -15,9 +15,8 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from numbers import Integral, Number
 from typing import Any
 
 from workbench.devices import arrays
@@ -26,10 +25,20 @@ from workbench.runtime import hooks, knobs
 from workbench.runtime.jit import InterpretedFunction, Plan
 from workbench.runtime.timing import Effort
 from workbench.source import KernelError, OptionError, shown
-from workbench.source.given import by_name, function, several, told, wrong_kind
+from workbench.source.given import several, told, wrong_kind
 from workbench.source.warning import warn_user
 from workbench.tuning import store
 from workbench.tuning.configs import Config, ConflictError
+from workbench.tuning.given import (
+    ask,
+    hook,
+    milliseconds,
+    most,
+    odd_one,
+    prepare,
+    pruning,
+    quantiles,
+)
 from workbench.tuning.racing import Candidate, is_fatal
 from workbench.tuning.search import Progress, Search, refuse_capture
 from workbench.tuning.wrapping import Wrapper, as_kernel, asked
@@ -93,15 +102,15 @@ class Autotuner(Wrapper):
         self.restore_value = self._of_parameters("restore_value", restore_value)
         self.user_defined_pre_hook = pre_hook is not None
         self.user_defined_post_hook = post_hook is not None
-        self.pre_hook = pre_hook or self._prepare_arrays
-        self.post_hook = post_hook or self._restore_arrays
+        self.pre_hook = hook("pre_hook", pre_hook) or self._prepare_arrays
+        self.post_hook = hook("post_hook", post_hook) or self._restore_arrays
         self.restore_copies: dict[str, Any] = {}
-        prune = _pruning(prune_configs_by)
+        prune = pruning(prune_configs_by)
         self.perf_model = prune.get("perf_model")
         self.configs_top_k = prune.get("top_k", 1.0)
         self.early_config_prune = prune.get("early_config_prune")
-        self.num_warmups = warmup
-        self.num_reps = rep
+        self.num_warmups = milliseconds("warmup", warmup)
+        self.num_reps = milliseconds("rep", rep)
         self.use_cuda_graph = use_cuda_graph
         self.cache_results = cache_results
         self.best_config: Config | None = None
@@ -109,7 +118,7 @@ class Autotuner(Wrapper):
         self.reasons: dict[Config, str] = {}
         self.bench_time = 0.0
         self.nargs: dict[str, Any] | None = None
-        self._do_bench = do_bench
+        self._do_bench = hook("do_bench", do_bench)
         self._options: dict[Config, dict[str, Any]] = {}
 
     @property
@@ -133,8 +142,7 @@ class Autotuner(Wrapper):
         try:
             config = self._choose(args, given)
             self.best_config = config
-            if config.pre_hook is not None:
-                config.pre_hook({**self.nargs, **given, **config.all_kwargs()})
+            prepare(config, {**self.nargs, **given, **config.all_kwargs()})
             return self.fn.run(*args, **given, **self._launch_options(config))
         finally:
             self.nargs = None
@@ -193,7 +201,16 @@ class Autotuner(Wrapper):
         everything = {**(self.nargs or {}), **given}
         named = {name: value for name, value in everything.items() if name in self.arg_names}
         values = [named[name] for name in self.keys if name in named]
-        return (*values, *(str(v.dtype) for v in named.values() if hasattr(v, "dtype")))
+        key = (*values, *(str(v.dtype) for v in named.values() if hasattr(v, "dtype")))
+        if not _is_hashed(key):
+            raise self._unhashable(named)
+        return key
+
+    def _unhashable(self, named: Mapping[str, Any]) -> OptionError:
+        """Return the error for a value that cannot tell launches apart."""
+        name = next(name for name in self.keys if not _is_hashed(named.get(name)))
+        what = f"a key's values can be hashed: {name} of {self.base_fn.__name__} is in the key"
+        return wrong_kind(what, named.get(name), "pass a tuple, or leave it out of key=[...]")
 
     # -- searching ------------------------------------------------------------------------
     def _find(self, key: Any, args: Sequence[Any], given: Mapping[str, Any]) -> None:
@@ -233,7 +250,7 @@ class Autotuner(Wrapper):
             refuse_capture()
             with hooks.unobserved():
                 timings = {c: self._bench(*args, config=c, **given) for c in configs}
-            self.configs_timings = {c: _quantiles(t) for c, t in timings.items()}
+            self.configs_timings = {c: quantiles(t) for c, t in timings.items()}
             if all(math.isinf(times[0]) for times in self.configs_timings.values()):
                 raise self._failure or AutotunerError("no configuration could be timed")
             return True
@@ -294,25 +311,29 @@ class Autotuner(Wrapper):
     def _plan(self, config: Config, args: Sequence[Any], given: Mapping[str, Any]) -> Plan | None:
         if not hasattr(self.fn, "plan"):
             return None
-        if config.pre_hook is not None:
-            config.pre_hook({**self._named(args, given), **config.all_kwargs()})
+        prepare(config, {**self._named(args, given), **config.all_kwargs()})
         return self.fn.plan(*args, **given, **config.launch_kwargs())
 
     def candidate(self, config: Config, args: Sequence[Any], given: Mapping[str, Any]) -> Candidate:
         """Return a launch with one configuration as something to be timed."""
         named = {**self._named(args, given), **config.all_kwargs()}
 
-        def prepare() -> None:
-            if config.pre_hook is not None:
-                config.pre_hook(named)
-            self.pre_hook(named)
-
         options = config.launch_kwargs()
         return Candidate(
             lambda: self.fn.run(*args, **given, **options),
-            prepare,
-            lambda: self.post_hook(named, exception=None),
+            lambda: self._before(config, named),
+            lambda: self._after(named, None),
         )
+
+    def _before(self, config: Config, named: dict[str, Any]) -> None:
+        """Call what is to be called before a trial."""
+        prepare(config, named)
+        asked("pre_hook", "pre_hook(all_arguments, reset_only=False)", self.pre_hook, named)
+
+    def _after(self, named: dict[str, Any], error: Exception | None) -> None:
+        """Call what is to be called after a trial."""
+        hint = "post_hook(all_arguments, exception)"
+        asked("post_hook", hint, self.post_hook, named, exception=error)
 
     _failure: KernelError | None = None
 
@@ -323,18 +344,17 @@ class Autotuner(Wrapper):
         options = config.launch_kwargs()
 
         def call() -> None:
-            if config.pre_hook is not None:
-                config.pre_hook(named)
-            self.pre_hook(named)
+            self._before(config, named)
             try:
                 self.fn.run(*args, **meta, **options)
             except Exception as error:
-                self.post_hook(named, exception=error)
+                self._after(named, error)
                 raise
-            self.post_hook(named, exception=None)
+            self._after(named, None)
 
+        hint = "do_bench(call, quantiles) -> the median and both quantiles, in milliseconds"
         try:
-            return self.do_bench(call, quantiles=(0.5, 0.2, 0.8))
+            return asked("do_bench", hint, self.do_bench, call, quantiles=(0.5, 0.2, 0.8))
         except KernelError as error:
             if is_fatal(error):
                 raise
@@ -395,7 +415,7 @@ class Autotuner(Wrapper):
         configs = list(self.configs)
         nargs = dict(self.nargs or {})
         if self.early_config_prune is not None:
-            found = _called(self.early_config_prune, configs, nargs, **kwargs)
+            found = ask(self.early_config_prune, configs, nargs, **kwargs)
             what = "early_config_prune returns a list of Config"
             configs = several(found, what, "return some of those that it is given", Config)
             if not configs:
@@ -405,15 +425,15 @@ class Autotuner(Wrapper):
                 )
         if self.perf_model is None:
             return configs
-        most = _most(self.configs_top_k, len(self.configs))
-        if len(configs) <= most:
+        fewer = most(self.configs_top_k, len(self.configs))
+        if len(configs) <= fewer:
             return configs
         model = self.perf_model
-        cost = {c: _called(model, **{**nargs, **kwargs, **c.all_kwargs()}) for c in configs}
+        cost = {c: ask(model, **{**nargs, **kwargs, **c.all_kwargs()}) for c in configs}
         try:
-            return sorted(configs, key=lambda c: cost[c])[:most]
+            return sorted(configs, key=lambda c: cost[c])[:fewer]
         except TypeError:  # they have no order
-            odd = shown(_odd(cost.values()), 40)
+            odd = shown(odd_one(cost.values()), 40)
             raise AutotunerError(
                 f"perf_model returns a number for each Config, got {odd}",
                 hint="have it return the expected time",
@@ -438,46 +458,12 @@ class Autotuner(Wrapper):
         return store.key_of(self.fn.text_key, key, plan.device, configs)
 
 
-def _called(prune: Callable[..., Any], *args: Any, **given: Any) -> Any:
-    """Call a function of `prune_configs_by`; raises OptionError K105 where it cannot be."""
-    hint = "early_config_prune(configs, named_args, **kwargs), perf_model(**all_arguments)"
-    return asked("a function of prune_configs_by", hint, prune, *args, **given)
-
-
-def _odd(values: Iterable[Any]) -> Any:
-    """Return the first of values that cannot be ordered which is no number."""
-    found = list(values)
-    return next((v for v in found if not isinstance(v, Number)), found[0])
-
-
-def _pruning(given: Any) -> dict[str, Any]:
-    """Return `prune_configs_by`; raises OptionError for words and values that are none of it."""
-    what = "prune_configs_by is a dict of early_config_prune, perf_model and top_k"
-    hint = 'e.g. {"early_config_prune": function} or {"perf_model": function, "top_k": 3}'
-    found = by_name(given or {}, what, hint)
-    for word, value in found.items():
-        if value is None:
-            continue
-        if word == "top_k":
-            _most(value, 1)
-        elif word not in ("early_config_prune", "perf_model"):
-            raise OptionError(f"{what}, got {shown(word)}", hint=hint, code="K112")
-        else:
-            function(value, f"{word} of prune_configs_by is a function", hint)
-    return {word: value for word, value in found.items() if value is not None}
-
-
-def _most(top_k: Any, count: int) -> int:
-    if isinstance(top_k, float) and 0.0 < top_k <= 1.0:
-        return max(1, int(count * top_k))
-    if not isinstance(top_k, Integral) or top_k < 1:
-        what = "top_k is an int from 1 on, or a part of all, a float up to 1.0"
-        raise wrong_kind(what, top_k, 'e.g. {"top_k": 3}')
-    return int(top_k)
-
-
-def _quantiles(times: Any) -> list[float]:
-    return [float(value) for value in times] if isinstance(times, list | tuple) else [float(times)]
+def _is_hashed(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _copy(value: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from workbench.launch.options import SHORT_FORMS
 from workbench.source import OptionError, shown
-from workbench.source.given import by_name, instance, told
+from workbench.source.given import by_name, function, instance, told
 from workbench.source.warning import warn_user
 
 
@@ -58,6 +58,8 @@ class Config:
         self.num_stages = num_stages
         self.num_ctas = num_ctas
         self.maxnreg = maxnreg
+        if pre_hook is not None:
+            function(pre_hook, "pre_hook of a Config is a function", "pre_hook(all_arguments)")
         self.pre_hook = pre_hook
         self.ir_override = ir_override
 

@@ -30,8 +30,9 @@ CLOSE = 1.04
 FINAL = 2
 #: Runs before anything is left out.
 LEAST_SAMPLES = 2 * BURST
-#: Codes of errors after which the device cannot be used: they end the race.
-FATAL = ("K502", "K503")
+#: Codes of errors that end the race: after them the device cannot be used, or a hook cannot be
+#: called, which no configuration is the reason of.
+FATAL = ("K502", "K503", "K105")
 
 Action = Callable[[], object]
 

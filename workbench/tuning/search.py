@@ -18,7 +18,7 @@ from workbench.runtime.hooks import unobserved
 from workbench.runtime.timing import Effort, Timed
 from workbench.source import KernelError, LaunchError
 from workbench.tuning.configs import Config
-from workbench.tuning.racing import Candidate, Race
+from workbench.tuning.racing import Candidate, Race, is_fatal
 from workbench.tuning.workers import Outcome, compile_all, one_line
 
 if TYPE_CHECKING:
@@ -164,6 +164,8 @@ class Search:
                     plan = self._plan(row.config)
                 self._plans.append(plan)
             except KernelError as error:
+                if is_fatal(error):
+                    raise
                 self._plans.append(None)
                 row.fail(error)
         self._report("compiling", force=True)

@@ -10,6 +10,7 @@ from workbench.runtime.interface import KernelInterface
 from workbench.runtime.jit import JITFunction
 from workbench.runtime.pickling import reduce_by_place
 from workbench.source import KernelSource, OptionError, shown
+from workbench.source.given import WrongKindError
 
 
 class Wrapper(KernelInterface[Any]):
@@ -98,4 +99,4 @@ def asked(what: str, hint: str, function: Callable[..., Any], /, *args: Any, **g
         trace = error.__traceback__
         if trace is None or trace.tb_next is not None:
             raise  # its own code does that
-        raise OptionError(f"{what} cannot be called: {error}", hint=hint, code="K105") from None
+        raise WrongKindError(f"{what} cannot be called: {error}", hint=hint) from None

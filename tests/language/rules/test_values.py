@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+import workbench as wb
 import workbench.language as tl
 from tests.language.harness import (
     dtype_of,
@@ -229,6 +230,44 @@ def test_08_unary_operators():
     assert result(store("not (a > 0)"), np.int32, 4, x=ints, **given).tolist() == [1, 0, 1, 0]
     assert "'not' needs a condition" in error_of(store("not a"), out=ints, x=ints, **given).message
     assert "'~' takes integers" in error_of(store("~a"), out=x, x=x, **given).message
+
+
+@wb.jit
+def negated(out, x):
+    i = tl.arange(0, 256)
+    tl.store(out + i, (-tl.load(x + i)).to(tl.uint8, bitcast=True))
+
+
+@pytest.mark.parametrize("target", ["cpu", "interpreter"])
+@pytest.mark.parametrize(
+    "dtype", ["float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz"]
+)
+def test_08_a_minus_turns_the_sign_of_every_small_float(dtype, target):
+    """Of infinities and NaNs too: no number is rounded, which would saturate."""
+    codes = torch.arange(256, dtype=torch.uint8)
+    out = torch.zeros_like(codes)
+    negated[(1,)](out, codes.view(getattr(torch, dtype)), target=target)
+    got = out.numpy()
+    numbers = ~codes.view(getattr(torch, dtype)).float().isnan().numpy()
+    expected = np.where(codes.numpy() & 0x7F, codes.numpy() ^ 0x80, 0)  # 0 - x: both zeros are +0
+    assert (got == expected)[numbers].all()
+    assert torch.from_numpy(got).view(getattr(torch, dtype)).float().isnan()[~numbers].all()
+
+
+@wb.jit
+def times_one(out, x):
+    i = tl.arange(0, 4)
+    v = tl.load(x + i)
+    tl.store(out + i, v * 1.0)
+
+
+@pytest.mark.parametrize("target", ["cpu", "interpreter"])
+def test_05_a_product_with_one_saturates_as_any_product_of_small_floats(target):
+    x = torch.tensor([0x7C, 0xFC, 0x3C, 0x80], dtype=torch.uint8)
+    out = torch.zeros(4, dtype=torch.uint8)
+    small = torch.float8_e5m2
+    times_one[(1,)](out.view(small), x.view(small), target=target)
+    assert out.tolist() == [0x7B, 0xFB, 0x3C, 0x80]
 
 
 def test_08_powers_and_matrix_product_by_operator():

@@ -10,6 +10,7 @@ import pytest
 
 import workbench as wb
 import workbench.language as tl
+from tests.kernels.paged_attention import merge_segments
 from workbench.runtime.compiled import CompiledKernel
 
 
@@ -21,6 +22,16 @@ def twice(x, out, n, BLOCK: tl.constexpr):
     after = tl.load(x + offsets, offsets < n)
     tl.extra.cuda.gdc_launch_dependents()
     tl.store(out + offsets, before + after, offsets < n)
+
+
+@wb.jit
+def twice_everywhere(x, out, n, BLOCK: tl.constexpr):
+    """The same without masks, and of one number."""
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    before = tl.load(x + offsets) + tl.load(x)
+    tl.extra.cuda.gdc_wait()
+    after = tl.load(x + offsets) + tl.load(x)
+    tl.store(out + offsets, before + after)
 
 
 @wb.jit
@@ -91,6 +102,13 @@ def test_a_load_behind_the_wait_stays_there_though_nobody_writes_what_it_reads()
     assert unheard(kernel) == []
 
 
+def test_what_was_loaded_before_the_wait_is_loaded_again_behind_it() -> None:
+    kernel = small(twice_everywhere, launch_pdl=True)
+    found = rows(kernel, "griddepcontrol.wait", "ld.global")
+    where = found.index("griddepcontrol.wait")
+    assert found[:where] == found[where + 1 :] == ["ld.global"] * 2
+
+
 @pytest.mark.parametrize(
     ("kernel", "target", "why"),
     [
@@ -106,6 +124,25 @@ def test_a_launch_that_cannot_begin_early_says_why(kernel: Any, target: str, why
     assert re.search(f"^launch_pdl=True is not obeyed: .*{why}$", told)
     if target == "sm_80":
         assert "griddepcontrol" not in made.asm["ptx"]
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_segments_are_merged_by_a_launch_that_begins_early_where_it_is_asked_to(early: bool):
+    """As `paged_decode` in the benchmarks launches it: all 16 loads of a thread go out together."""
+    arrays = [np.zeros(n, t) for n, t in ((1 << 20, np.float32), (1 << 10, np.float32))]
+    kernel = wb.jit(merge_segments).warmup(
+        *arrays, np.zeros(4096, np.float16), 4096, 128, 32, HEAD=128, BLOCK_D=128, SEGMENTS=32,
+        EARLY=early, num_warps=2, maxnreg=255, launch_pdl=early, grid=(1, 32), target="sm_90a",
+    )  # fmt: skip
+    assert kernel.launch.early is early
+    assert unheard(kernel) == []
+    found = rows(kernel, "griddepcontrol.wait", "ld.global")
+    assert found == ["griddepcontrol.wait"] * early + ["ld.global"] * found.count("ld.global")
+    sums, loads = r"\bFADD|\bFFMA", r"\bLDG\.E\.128"
+    listing = re.findall(rf"{sums}|{loads}", kernel.asm["sass"])
+    assert len([w for w in listing if w.startswith("LDG")]) == 16
+    last = max(n for n, w in enumerate(listing) if w.startswith("LDG"))
+    assert sum(not w.startswith("LDG") for w in listing[:last]) < 16
 
 
 def test_nobody_who_does_not_ask_begins_early() -> None:

@@ -18,8 +18,8 @@ from tests.targets.nvidia.test_ptx import needs_nvdisasm, needs_ptxas
 from tests.targets.nvidia.test_roles import ordered
 from tests.targets.nvidia.test_warpgroups import SM_90A, compiled, in_gpu_ir, products, without
 from workbench.interpreter.machine import Machine
-from workbench.ir import Module, Op, Value
-from workbench.ops import For
+from workbench.ir import Module, Op, Value, walk
+from workbench.ops import Constant, For
 from workbench.passes.manager import Recorder
 from workbench.targets.nvidia.ops import (
     CommitCopies,
@@ -119,6 +119,65 @@ def test_loops_mean_the_same_to_the_bit(form: str):
         wanted = meaning(module, (1,), arguments(size)())
         assert meaning(last, (1,), arguments(size)()) == wanted
         assert meaning(off, (1,), arguments(size)()) == wanted
+
+
+def last_block(q_ptr, k_ptr, v_ptr, o_ptr, l_ptr, S, ROUNDS: tl.constexpr, M: tl.constexpr,
+               N: tl.constexpr, D: tl.constexpr):  # fmt: skip
+    """Two products of the block of keys in which S lies, as a loop."""
+    rows, columns, d = tl.arange(0, M), tl.arange(0, N), tl.arange(0, D)
+    q = tl.load(q_ptr + rows[:, None] * D + d[None, :])
+    acc = tl.zeros((M, D), tl.float32)
+    total = tl.zeros((M,), tl.float32)
+    for i in range(S // N * N, (S // N + 1) * N, N // ROUNDS):
+        keys = i + columns
+        kt = tl.load(k_ptr + keys[None, :] * D + d[:, None])
+        v = tl.load(v_ptr + keys[:, None] * D + d[None, :])
+        p = tl.maximum(tl.dot(q, kt), 0.0)
+        total += tl.sum(p, 1)
+        acc = tl.dot(p.to(tl.float16), v, acc * 0.5)
+    tl.store(o_ptr + rows[:, None] * D + d[None, :], acc)
+    tl.store(l_ptr + rows, total)
+
+
+def of_last_block(rounds: int, **options: Any) -> Module:
+    sizes = {"ROUNDS": rounds, "M": M, "N": N, "D": D}
+    module = tile_ir(last_block, WORDS, sizes, num_warps=4, num_stages=2)
+    return with_options(module, **options)
+
+
+#: Loops that are known to have one round, by how tiles come to shared memory.
+ONCE: dict[str, dict[str, Any]] = {
+    "vectors": {},
+    "boxes": {"narrow_index": True},
+    "roles": {"narrow_index": True, "warp_specialize": True},
+}
+
+
+@pytest.mark.parametrize("way", ONCE)
+def test_behind_the_only_round_stands_no_loop(way: str):
+    """What it read was copied for it alone, and what it means is the same to the bit."""
+    module = of_last_block(1, **ONCE[way])
+    last = in_gpu_ir(module)
+    assert len(products(last)) == 2
+    work = last.body if (roles := roles_of(last)) is None else roles.regions[-1]
+    assert not any(isinstance(op, For) for op in walk(work))
+    for size in ROUNDS:
+        ours, theirs = ([*arguments(size + N)()[:-1], size] for _ in range(2))
+        assert meaning(last, (1,), ours) == meaning(module, (1,), theirs)
+    placed, offsets, total = ordered(last)
+    simulate(placed, offsets, total, (1,), [*arguments(3 * N)()[:-1], 2 * N], SM_90A)
+
+
+def test_the_only_round_copies_nothing_ahead():
+    """Whether there is a second one is not asked: it is known."""
+    last = in_gpu_ir(of_last_block(1))
+    known = [op for op in last.walk() if isinstance(op, Constant) and op.value is False]
+    assert any(op.result in user.operands for user in last.walk() for op in known)
+
+
+def test_a_loop_of_two_rounds_stays():
+    last = in_gpu_ir(of_last_block(2))
+    assert any(isinstance(op, For) for op in last.walk())
 
 
 def with_options(module: Module, **options: Any) -> Module:
@@ -236,7 +295,9 @@ def test_the_interpreter_sees_what_is_not_waited_for(fault: str):
     last = in_gpu_ir(module_of())
     make = arguments(5 * N)
     wanted = meaning(last, (1,), make())
-    assert meaning(without(last, PLANTED[fault]), (1,), make()) != wanted
+    inside = {op.id for loop in last.walk() if isinstance(loop, For) for op in loop.body.ops}
+    faulty = without(last, lambda op: PLANTED[fault](op) if op.id in inside else None)
+    assert meaning(faulty, (1,), make()) != wanted
 
 
 def test_a_ring_without_the_slot_is_seen():

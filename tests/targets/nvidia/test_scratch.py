@@ -100,7 +100,7 @@ LARGE = [
 #: The same on tiles that assemble in a moment, with a fraction of the shared memory.
 SMALL = [
     *(Large("batched_dot", f"{t} {t} fp32", e, w)
-      for t, e, w in (("fp16", (4, 16, 16, 16), 4), ("fp32", (2, 16, 8, 24), 2),
+      for t, e, w in (("fp16", (4, 16, 16, 8), 4), ("fp32", (2, 16, 8, 24), 2),
                       ("fp32", (3, 5, 6, 12), 1))),
     Large("batched_dot_loop", "fp32 fp32 fp32", (2, 8, 16, 16), 2, 3),
     Large("normalized", "fp32 fp32", (4, 16, 16), 4),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import workbench.language as tl
+from tests.kernels.broadcasting import product_by_sums
 from tests.passes.corpus import tile_ir
 from tests.targets.simt.pretend import PRETEND, Pretend, execute, gpu_ir
 from workbench.interpreter import run_module
@@ -30,10 +31,14 @@ from workbench.ir import (
     walk,
 )
 from workbench.layouts import swizzled
-from workbench.ops import ConvertLayout, Elementwise, Load, Store
+from workbench.ops import Broadcast, ConvertLayout, Elementwise, Load, Reduce, Store
+from workbench.passes.manager import Recorder
+from workbench.passes.pipeline import tile_passes
+from workbench.targets.nvidia import pipeline
 from workbench.targets.simt.lowering import Lowering
 from workbench.targets.simt.ops import BlockBarrier, SharedAllocate, SharedLoad, SharedStore
-from workbench.targets.simt.parts import chain_of, registers_read
+from workbench.targets.simt.parts import chain_of, registers_of, registers_read
+from workbench.targets.simt.reductions import parts_of_rows
 from workbench.targets.simt.rules import Parts, RuleTable
 
 #: A machine where conversions that have nothing to do take what they convert in parts.
@@ -216,3 +221,28 @@ def test_registers_that_are_only_renamed_are_no_chain():
     assert len(found) == 2
     body, taker = taker_of(gpu_ir(module, MACHINE, through_shared_memory))
     assert chain_of(body, taker, taker.source, MACHINE, 2) == ()
+
+
+def test_sums_of_broadcast_tiles_are_made_in_few_registers():
+    """Before, a thread held all 256 products of its 16 sums, and spilled them."""
+    module = tile_ir(
+        product_by_sums, "*fp32:16 *fp32:16 *fp32:16 i32:16 i32:16 i32:16",
+        {"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 16}, num_warps=4,
+    )  # fmt: skip
+    built = pipeline.build(tile_passes(module, Recorder()), "sm_90a", Recorder())
+    assert built.gpu is not None
+    (reduce,) = [op for op in built.gpu.walk() if isinstance(op, Reduce)]
+    parts = parts_of_rows(reduce)
+    assert parts is not None
+    assert sum(map(len, parts.registers)) == registers_of(reduce.inputs[0]) == 256
+    assert max(map(len, parts.registers)) <= 32
+    # A square of sums: 4 rows and 4 columns of 16.
+    assert sum(registers_of(b.source) for b in _broadcasts(reduce.inputs[0])) == 2 * 4 * 16
+    text = built.texts["ptx"]().text
+    assert text.count("fma.rn.f32") >= 15 * 16
+
+
+def _broadcasts(value: Value) -> list[Broadcast]:
+    made = value.op
+    assert made is not None
+    return [v.op for v in made.operands if isinstance(v.op, Broadcast)]

@@ -17,7 +17,16 @@ import pytest
 from tests.files import form
 from tests.files.form import Text
 from tests.files.test_files import agree
-from tests.kernels import large_tiles, matmul, reductions, scans, softmax, sorting, vector_add
+from tests.kernels import (
+    broadcasting,
+    large_tiles,
+    matmul,
+    reductions,
+    scans,
+    softmax,
+    sorting,
+    vector_add,
+)
 from tests.passes.corpus import numbers, tile_ir
 from tests.targets.nvidia.hazards import simulate
 from tests.targets.simt.pretend import PRETEND, Pretend, execute, gpu_ir
@@ -125,6 +134,13 @@ CASES = [
          tiles("ff", 351, 351), warps=2),
     Case("both ways", large_tiles.both_ways, "*fp32:16 *fp32:16 *fp32:16", {"A": 50, "B": 60},
          lambda: [numbers(3000), np.zeros(50, F32), np.zeros(60, F32)]),
+    Case("product by sums", broadcasting.product_by_sums, "*fp32:16 *fp32:16 *fp32:16 i32 i32 i32",
+         {"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 16},
+         lambda: [numbers(1024), numbers(2048, F32, 2), np.zeros(2048, F32),
+                  32, 64, 32]),
+    Case("distances", broadcasting.distances, "*fp32:16 *fp32:16 *fp32:16 i32 i32 i32",
+         {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 32},
+         lambda: [numbers(640), numbers(640, F32, 2), np.zeros(900, F32), 30, 30, 20], within=1e-5),
     *(Case(f"cumsum {way} {block} warps {warps}", scans.row_cumsum, ROW,
            {"BLOCK": block, "REVERSE": way == "back"}, rows(2, block - 5, F32), (2,), warps)
       for way, block, warps in (("on", 64, 1), ("back", 256, 1), ("on", 512, 4), ("back", 512, 4))),

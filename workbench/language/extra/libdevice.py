@@ -86,11 +86,17 @@ for _name, _row in _FAST.items():
     _one(_name, _row)
 _PAIRS = {
     "atan2": "atan2", "copysign": "copysign", "nextafter": "nextafter", "hypot": "hypot",
-    "fmod": "rem", "pow": "pow", "fast_powf": "pow", "fast_dividef": "div", "div_rn": "div_rn",
+    "fmod": "rem", "fast_powf": "pow", "fast_dividef": "div", "div_rn": "div_rn",
     "add_rn": "add", "sub_rn": "sub", "mul_rn": "mul",
 }  # fmt: skip
 for _name, _row in _PAIRS.items():
     _two(_name, _row)
+
+
+@_public
+def pow(arg0: Any, arg1: Any) -> tensor:
+    """Return a to the power of b."""
+    return maths.power_of(arg0, arg1)
 
 
 @_public

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from workbench.ir import Builder, Op, Scalar, Value, element_of, shape_of
 from workbench.ops import Broadcast, Constant, Elementwise, ExpandDims, Select, Splat
+from workbench.ops.numbers import loses_infinities
 from workbench.passes.rules.folding import FOLD
 from workbench.passes.rules.known import constant_of, scalar_of
 from workbench.passes.rules.rule import Rule
@@ -19,7 +20,7 @@ def _neutral(op: Elementwise, builder: Builder) -> Value | None:
     if not isinstance(element, Scalar) or op.row.identity is None:
         return None
     # Of floats, x * 1 is exact; x + 0 is not (it turns -0 into +0), min and max have NaNs.
-    if element.is_float and op.function != "mul":
+    if element.is_float and (op.function != "mul" or loses_infinities(element)):
         return None
     neutral = int(op.row.identity(element))
     if constant_of(b) == neutral:
@@ -40,7 +41,7 @@ def _neutral_right(number: int) -> Callable[[Elementwise, Builder], Value | None
 def _divided_by_one(op: Elementwise, builder: Builder) -> Value | None:
     a, b = op.inputs
     element = element_of(a.type)
-    if not isinstance(element, Scalar) or element.kind == "bool":
+    if not isinstance(element, Scalar) or element.kind == "bool" or loses_infinities(element):
         return None
     return a if constant_of(b) == 1 else None
 

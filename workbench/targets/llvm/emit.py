@@ -418,12 +418,13 @@ def float_literal(value: float, type: str) -> str:
     """Return a literal of `half`, `bfloat`, `float` or `double` with exactly this value."""
     import numpy as np
 
-    if type == "half":
-        return f"0xH{np.float16(value).view(np.uint16):04X}"
-    if type == "bfloat":
-        bits = int(np.float32(value).view(np.uint32))
-        bits = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 if value == value else 0x7FC0
-        return f"0xR{bits:04X}"
-    if type == "float":
-        value = float(np.float32(value))
+    with np.errstate(over="ignore"):  # what is too large becomes infinite
+        if type == "half":
+            return f"0xH{np.float16(value).view(np.uint16):04X}"
+        if type == "bfloat":
+            bits = int(np.float32(value).view(np.uint32))
+            bits = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 if value == value else 0x7FC0
+            return f"0xR{bits:04X}"
+        if type == "float":
+            value = float(np.float32(value))
     return "0x" + struct.pack(">d", value).hex().upper()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 
 from workbench.ir import (
     BF16,
@@ -80,7 +81,7 @@ def matrix_unit(op: Dot, chip: Chip) -> MatrixUnit | None:
 def _unit_of_types(op: Dot, chip: Chip) -> MatrixUnit | None:
     a, b = element_of(op.a.type), element_of(op.b.type)
     c = element_of(op.accumulator.type)
-    if len(shape_of(op.accumulator.type)) != 2:
+    if op.factors is not None and len(shape_of(op.accumulator.type)) != 2:
         return None
     if a == b and a in (F16, BF16) and c in (F16, F32):
         return MatrixUnit(16, 2, 4, 2, f"f32.{a}.{a}.f32", F32)
@@ -129,9 +130,9 @@ def dot_layouts(op: Dot, on: Setting) -> Layouts:
 
 def _check_length(op: Dot, num_warps: int) -> None:
     """Refuse products that would be written out for minutes, to spill nearly all they hold."""
-    (m, k), n = shape_of(op.a.type)[-2:], shape_of(op.b.type)[-1]
+    (*batches, m, k), n = shape_of(op.a.type), shape_of(op.b.type)[-1]
     deep = 32 // element_of(op.a.type).itemsize
-    count = -(-m // 16) * -(-n // 8) * -(-k // deep) // num_warps
+    count = prod(batches) * -(-m // 16) * -(-n // 8) * -(-k // deep) // num_warps
     if count <= MOST_PRODUCTS:
         return
     shown = " × ".join(map(str, (m, n, k)))
@@ -226,18 +227,15 @@ def _matrix_product(low: Lowering, op: Dot, unit: MatrixUnit) -> None:
         turned = [layout.transpose((1, 0)) for layout in (b_layout, a_layout, c_layout)]
         a_layout, b_layout, c_layout = turned
     a_at, b_at, rows_at = map(_coordinates, (a_layout, b_layout, c_layout))
-    extent_k = a_layout.shape[1]
+    extent_k = a_layout.shape[-1]
     live = set(c_layout.live_registers())
     element = element_scalar(op.accumulator)
     accumulators = _cast(low, low.registers(op.accumulator), element, unit.accumulator, op)
     # Fragments start where the first registers (columns 0, 1; rows 0, 8) are zero.
-    starts = sorted(
-        ((m, n) for (m, n), r in rows_at.items() if r % 4 == 0),
-        key=lambda place: rows_at[place],
-    )
+    starts = sorted((p for p, r in rows_at.items() if r % 4 == 0), key=lambda p: rows_at[p])
     k_words = unit.kw
     held, instruction = _instruction(unit)
-    total, steps = accumulators, _steps_along_k(a_layout, 1, k_words)
+    total, steps = accumulators, _steps_along_k(a_layout, a_layout.rank - 1, k_words)
     for number, step in enumerate(steps):
         if step[0] >= extent_k:
             continue
@@ -248,16 +246,16 @@ def _matrix_product(low: Lowering, op: Dot, unit: MatrixUnit) -> None:
             low.write_part(op, parts.operand, parts.registers[number])
             words[parts.operand] = _words(low, unit, op, parts.operand)
         a, b = words[first_operand], words[second_operand]
-        for m0, n0 in starts:
-            register = rows_at[m0, n0]
+        for *batch, m0, n0 in starts:
+            register = rows_at[*batch, m0, n0]
             if live.isdisjoint(range(register, register + 4)):
                 continue
             # Registers of A: (m, k), (m+8, k), (m, k+half), (m+8, k+half); of B: (k), (k+half),
             # where k and k + half are what a lane has next.
             # Coordinates wrap in fragments larger than the tile: those words are copies.
-            a_words = [a[_wrapped(a_at, a_layout, (m0 + dm, k)) // k_words]
+            a_words = [a[_wrapped(a_at, a_layout, (*batch, m0 + dm, k)) // k_words]
                        for k in halves for dm in (0, 8)]  # fmt: skip
-            b_words = [b[_wrapped(b_at, b_layout, (k, n0)) // k_words] for k in halves]
+            b_words = [b[_wrapped(b_at, b_layout, (*batch, k, n0)) // k_words] for k in halves]
             # A dead register of a live fragment holds anything; 0 will do.
             sums = [accumulators[register + i] or zero(held) for i in range(4)]
             arguments = [f"i32 {w}" for w in (*a_words, *b_words)] + [f"{held} {s}" for s in sums]
@@ -316,7 +314,7 @@ def _struct(type: str) -> str:
 
 def _words(low: Lowering, unit: MatrixUnit, op: Dot, value: Value) -> list[str]:
     """Return an operand's words as the instruction takes them."""
-    words = _operand_words(low, value, 1 if value is op.a else 0)
+    words = _operand_words(low, value, low.layout(value).rank - (1 if value is op.a else 2))
     return _to_tf32(low, words) if unit.types.startswith("f32.tf32") else words
 
 
@@ -349,9 +347,8 @@ def _where(low: Lowering, inside: str | None, value: Value, register: int, type:
     return low.emit.pure(f"select i1 {inside}, {type} {held}, {type} {zero(type)}")
 
 
-def _wrapped(at: dict[tuple[int, ...], int], layout: LinearLayout, place: tuple[int, int]) -> int:
-    rows, columns = layout.padded
-    return at[place[0] % rows, place[1] % columns]
+def _wrapped(at: dict[tuple[int, ...], int], layout: LinearLayout, place: tuple[int, ...]) -> int:
+    return at[tuple(c % extent for c, extent in zip(place, layout.padded, strict=True))]
 
 
 def _to_tf32(low: Lowering, words: list[str]) -> list[str]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from math import prod
 
+from workbench.analysis.products import repeated
 from workbench.ir import Value, element_of, layout_of, shape_of
 from workbench.layouts import LinearLayout, mma_a, mma_b, mma_c, split_warps
 from workbench.ops import (
@@ -27,7 +28,6 @@ from workbench.ops import (
     Constant,
     Dot,
     Elementwise,
-    ExpandDims,
     Join,
     Load,
     Reshape,
@@ -68,7 +68,7 @@ def fragments_of(op: Dot, kw: int, num_warps: int) -> Fragments:
     found = [
         _fragments(op, kw, num_warps, run, turned, apart)
         for run in runs
-        if not run or (kw == 2 and k & (k - 1) == 0 and 4 * run <= k)
+        if not run or (kw == 2 and k & (k - 1) == 0 and 4 * run <= k and held.rank == 2)
         for apart in (0, *_APART)
         if not apart or (turned and run >= 2 * apart)
     ]
@@ -88,7 +88,7 @@ def factors_layout(op: Dot, product: LinearLayout) -> LinearLayout:
 
 def is_turned(product: LinearLayout) -> bool:
     """Say whether fragments of a product are those of its transpose."""
-    return bool(product.bases["register"][0][0])
+    return bool(product.bases["register"][0][-2])
 
 
 def _fragments(
@@ -118,7 +118,7 @@ def _apart(op: Dot, run: int, num_warps: int) -> int:
     if found not in _APART or run < 2 * found:
         return 0
     columns, rows = shape_of(op.result.type)[::-1]
-    across, along = split_warps((columns, rows), num_warps)
+    across, along = split_warps((columns, rows), num_warps)[:2]
     computed, read = -(-columns // (16 * across)), -(-rows // (8 * along))
     return found if 3 * computed > 2 * read else 0
 
@@ -166,7 +166,7 @@ def neighbours_of(op: Dot, kw: int) -> int:
     one has to come from memory too: what is computed lies as the instructions leave it.
     """
     k = shape_of(op.a.type)[-1]
-    if kw != 2 or k & (k - 1):
+    if kw != 2 or k & (k - 1) or len(shape_of(op.a.type)) != 2:
         return 0
     found = [_memory_bits(value, axis) for value, axis in ((op.a, 1), (op.b, 0))]
     if None in found:
@@ -224,19 +224,6 @@ def _together(value: Value, axis: int, *, deep: bool = True) -> int:
     if deep and isinstance(made, Elementwise | Select | Cast | Bitcast):
         return max((_together(v, axis) for v in made.operands if not _is_small(v)), default=0)
     return 0
-
-
-def repeated(op: Reshape, axis: int) -> Value | None:
-    """Return the tile of which a reshape has each element several times in a row along an axis."""
-    made = op.source.op
-    once = made.source.op if isinstance(made, Broadcast) else None
-    if not isinstance(made, Broadcast) or not isinstance(once, ExpandDims):
-        return None
-    shape, few, wide = map(shape_of, (op.result.type, once.source.type, made.result.type))
-    if once.axis != axis + 1 or len(few) != len(shape):
-        return None
-    fits = wide == (*few[: axis + 1], shape[axis] // few[axis], *few[axis + 1 :])
-    return once.source if fits else None
 
 
 def _is_small(value: Value) -> bool:

@@ -17,7 +17,9 @@ from workbench.passes.hints import Unobeyed, answer_hints
 from workbench.passes.load_once import load_once
 from workbench.passes.manager import Recorder, Remarks, begin
 from workbench.passes.pipeline import narrow
+from workbench.passes.repeated_rows import multiply_rows_once
 from workbench.passes.select_extremes import select_extremes
+from workbench.passes.sums_to_products import multiply_broadcast_tiles
 from workbench.source import KernelError
 from workbench.source.depth import deep
 from workbench.source.overrides import Override
@@ -479,6 +481,8 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
     module = recorder.run("copy-rounds-at-once", at_once, module, "gpu")
     own = partial(load_in_own_round, chip=unit)
     module = recorder.run("load-in-own-round", own, module, "gpu")
+    module = recorder.run("sums-to-products", multiply_broadcast_tiles, module, "gpu")
+    module = recorder.run("multiply-rows-once", multiply_rows_once, module, "gpu")
     module = recorder.run("load-once", load_once, module, "gpu")
     module = recorder.run("float-differences", float_differences, module, "gpu")
     module = recorder.run("select-extremes", select_extremes, module, "gpu")

@@ -532,8 +532,9 @@ class Lowering:
         for op in block.ops:
             if (parts := self.chip.rules.parts_of(op)) is not None:
                 chain = chain_of(
-                    block, op, parts.operand, self.chip, self.num_warps, loads=parts.loads
-                )
+                    block, op, parts.operand, self.chip, self.num_warps, loads=parts.loads,
+                    once=parts.once,
+                )  # fmt: skip
                 self._chains[op.id] = chain
                 late.update(map(id, chain))
         for place, op in enumerate(block.ops):

@@ -16,6 +16,7 @@ has it already, so which these are follows from what ops say of elements (`Op.el
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 
 from workbench.ir import Block, Op, Value, layout_of, walk
 from workbench.layouts import LinearLayout
@@ -23,13 +24,15 @@ from workbench.targets.simt.rules import Device
 
 
 def chain_of(
-    block: Block, taker: Op, operand: Value, chip: Device, warps: int, *, loads: bool = True
-) -> tuple[Op, ...]:
+    block: Block, taker: Op, operand: Value, chip: Device, warps: int, *, loads: bool = True,
+    once: bool = False,
+) -> tuple[Op, ...]:  # fmt: skip
     """Return the ops of a block, in order, that compute an operand of the taker and nothing else.
 
     None of them can tell whether it happens in its turn or right before the taker. The chain is
     empty if the op that gives the operand is none of them. `loads`: what reads shared memory may
-    be one of them.
+    be one of them. `once`: only ops that have as many registers as the operand are, since parts
+    that share one would each compute it.
     """
     users: dict[Value, set[int]] = {}
     for op in walk(block):
@@ -41,6 +44,8 @@ def chain_of(
     for op in reversed(before):
         used = {user for result in op.results for user in users.get(result, ())}
         turn = loads or not op.effects()
+        if once and turn and used and used <= taken:
+            turn = len(op.results) == 1 and registers_of(op.result) >= registers_of(operand)
         if used and used <= taken and turn and _may_wait(op, quiet, chip, warps):
             late[op.result] = op
             taken.add(id(op))
@@ -141,6 +146,16 @@ def _elements_read(
     return (op.element_from(place) or ()) if exists else ()
 
 
+def registers_of(value: Value) -> int:
+    """Return how many registers of a thread a value has, copies left out."""
+    layout = layout_of(value.type)
+    if layout is None:
+        return 1
+    table = layout.table("register")
+    return len({table[register] for register in layout.live_registers()})
+
+
+@lru_cache(64)
 def _registers_at(layout: LinearLayout) -> dict[tuple[int, ...], list[int]]:
     found: dict[tuple[int, ...], list[int]] = {}
     for register, flat in enumerate(layout.table("register")):
@@ -148,4 +163,4 @@ def _registers_at(layout: LinearLayout) -> dict[tuple[int, ...], list[int]]:
     return found
 
 
-__all__ = ["chain_of", "registers_read"]
+__all__ = ["chain_of", "registers_of", "registers_read"]

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Protocol
 
 from workbench.ir import Block, Scalar, Value, layout_of, shape_of
 from workbench.layouts import LinearLayout, ReducePlan, blocked, f2, reduce_plan
+from workbench.layouts.coordinates import axis_bits
 from workbench.ops import Elementwise, Reduce, combine_function
 from workbench.targets.llvm.emit import Emitter
 from workbench.targets.simt.arithmetic import float_rule, literal
 from workbench.targets.simt.hardware import Costs
 from workbench.targets.simt.layout import shuffle
 from workbench.targets.simt.lowering import Lowering, at, element_scalar, llvm_type
+from workbench.targets.simt.parts import registers_of
 from workbench.targets.simt.program import barrier
 from workbench.targets.simt.rules import (
     NO_SCRATCH,
     SAME,
     Device,
     Layouts,
+    Parts,
     Scratch,
     Setting,
 )
@@ -49,14 +53,30 @@ def reduce_layouts(op: Reduce, on: Setting) -> Layouts:
 def _in_threads(
     shape: tuple[int, ...], axis: int, num_warps: int, lanes: int
 ) -> list[LinearLayout]:
-    """Return the layout whose lanes and warps go along the other axes, where there are enough.
+    """Return layouts whose lanes and warps go along the other axes, where there are enough.
 
-    Of a tile with up to two axes a layout for its loads does about as well.
+    What is left of these for each thread is one axis, or a square: a tile that is made of smaller
+    ones by broadcasting needs fewest registers of them so. Of a tile with up to two axes a layout
+    for its loads does about as well.
     """
     if len(shape) < 3:
         return []
     others = [d for d in range(len(shape) - 1, -1, -1) if d != axis]
-    return [blocked(shape, 1, (*others, axis), num_warps, lanes)]
+    found = [blocked(shape, 1, (*others, axis), num_warps, lanes)]
+    bits = axis_bits(shape)
+    left = sum(bits) - bits[axis] - (num_warps * lanes).bit_length() + 1
+    first, second = others[:2]
+    if left > 1 and min(bits[first], bits[second]) > left // 2:
+        steps = {
+            d: [1 << sum(bits[d + 1 :]) + bit for bit in range(bits[d])] for d in (*others, axis)
+        }
+        across = (left + 1) // 2
+        square = [*steps[first][:across], *steps[second][: left - across]]
+        walk = [s for d in others for s in steps[d] if s not in square]
+        lane = lanes.bit_length() - 1
+        dims = (*square, *steps[axis]), tuple(walk[:lane]), tuple(walk[lane:]), ()
+        found.append(LinearLayout.from_flat(dims, shape, "blocked"))
+    return found
 
 
 def _cost(layout: LinearLayout, axis: int, inputs: int, costs: Costs) -> float:
@@ -74,7 +94,9 @@ def _cost(layout: LinearLayout, axis: int, inputs: int, costs: Costs) -> float:
 def lower_reduce(low: Lowering, op: Reduce) -> None:
     layout = low.layout(op.inputs[0])
     plan = reduce_plan(layout, op.axis)
-    states = across_lanes(low, op, plan, in_threads(low, op, layout, plan))
+    parts = parts_of_rows(op) if low.comes_in_parts(op) else None
+    own = in_threads(low, op, layout, plan) if parts is None else _by_parts(low, op, plan, parts)
+    states = across_lanes(low, op, plan, own)
     if plan.warp_masks:
         states = _across_warps(low, op, plan, states)
     _finish(low, op, plan, states)
@@ -120,6 +142,58 @@ def in_threads(low: Lowering, op: Combining, layout: LinearLayout, plan: ReduceP
     return [_in_thread(low, op, layout, group) for group in plan.groups]
 
 
+#: How many are added up one after the other: more would be rounded more often.
+_IN_ORDER = 16
+#: About how many registers of a tile that is broadcast are there at once for a reduction of it.
+_TOGETHER = 32
+
+
+@SIMT.parts(Reduce)
+def parts_of_rows(op: Reduce) -> Parts | None:
+    """What is broadcast from fewer registers is combined where it is made, some rows at a time."""
+    (operand, *others) = op.inputs
+    layout = layout_of(operand.type)
+    if others or layout is None:
+        return None
+    groups = reduce_plan(layout, op.axis).groups
+    if len(groups) < 2 or len(groups) + _registers_behind(operand) >= registers_of(operand):
+        return None
+    each = max(1, _TOGETHER // max(map(len, groups)))
+    parts = (groups[first : first + each] for first in range(0, len(groups), each))
+    registers = tuple(tuple(r for group in part for r in group) for part in parts)
+    return Parts(operand, registers, loads=False, once=True)
+
+
+def _registers_behind(value: Value) -> int:
+    """Return the registers of the smaller tiles of which a tile is made, element by element."""
+    most, found, seen = registers_of(value), 0, set[Value]()
+    work = [value]
+    while work:
+        value = work.pop()
+        if value in seen or not shape_of(value.type):
+            continue
+        seen.add(value)
+        made = value.op
+        if made is not None and (made.pointwise or made.moves) and registers_of(value) >= most:
+            work += made.operands
+        else:
+            found += registers_of(value)
+    return found
+
+
+def _by_parts(low: Lowering, op: Reduce, plan: ReducePlan, parts: Parts) -> list[Row]:
+    """Return what a thread's own elements of each row combine to, of an operand in parts."""
+    layout, found = low.layout(parts.operand), list[Row]()
+    for registers in parts.registers:
+        low.write_part(op, parts.operand, registers)
+        left = len(registers)
+        while left > 0:
+            group = plan.groups[len(found)]
+            found.append(_in_thread(low, op, layout, group, in_order=True))
+            left -= len(group)
+    return found
+
+
 def across_lanes(low: Lowering, op: Combining, plan: ReducePlan, states: list[Row]) -> list[Row]:
     """Combine what the lanes of a warp have of each row."""
     for mask in plan.lane_masks:
@@ -130,8 +204,13 @@ def across_lanes(low: Lowering, op: Combining, plan: ReducePlan, states: list[Ro
     return states
 
 
-def _in_thread(low: Lowering, op: Combining, layout: LinearLayout, group: Sequence[int]) -> Row:
+def _in_thread(
+    low: Lowering, op: Combining, layout: LinearLayout, group: Sequence[int], *,
+    in_order: bool = False,
+) -> Row:  # fmt: skip
     """Combine a thread's registers of one row, neighbours first (a tree keeps latency low).
+
+    `in_order`: runs of them one after the other, beside other rows: products become multiply-adds.
 
     Where the row has holes, a combine with a neutral element replaces them by it; any other
     carries along whether there is a value at all.
@@ -149,6 +228,9 @@ def _in_thread(low: Lowering, op: Combining, layout: LinearLayout, group: Sequen
             values = [low.emit.pure(f"select i1 {inside}, {type} {values[0]}, {type} {neutral}")]
             inside = None
         rows.append(Row(values, inside))
+    if in_order:
+        runs = (rows[first : first + _IN_ORDER] for first in range(0, len(rows), _IN_ORDER))
+        rows = [reduce(lambda a, b: combine_present(low, op, a, b), run) for run in runs]
     if rows:
         return _tree(low, op, rows)
     # All that this register of the result combines are holes: along the axis, or because it lies
@@ -326,7 +408,7 @@ def _across_warps(low: Lowering, op: Reduce, plan: ReducePlan, states: list[Row]
     each = _register_bytes(op, layout, plan, warps)
     rounds = _rounds(plan, each, low.chip.most_scratch)
     most = max(map(len, rounds))
-    parts = Parts(low, low.offset(op), each * most, kinds, most, lanes)
+    parts = Crossing(low, low.offset(op), each * most, kinds, most, lanes)
     own = emit.add("i32", emit.mul("i32", lane_index, str(warps)), low.warp)
 
     def write(registers: list[int]) -> None:
@@ -381,7 +463,7 @@ def word_bytes(kind: Scalar) -> int:
     return max(4, kind.itemsize)
 
 
-class Parts:
+class Crossing:
     """Scratch for crossing warps: a word per value, register, row of a warp, and warp.
 
     It lies at `offset` in shared memory and has `room` bytes, what the rule for scratch said.
@@ -481,7 +563,7 @@ def _finish(low: Lowering, op: Reduce, plan: ReducePlan, states: list[Row]) -> N
 
 __all__ = [
     "PRESENT",
-    "Parts",
+    "Crossing",
     "Row",
     "across_lanes",
     "combine",

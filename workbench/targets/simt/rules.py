@@ -260,11 +260,13 @@ class Parts:
     """The operand, a tile, that an op takes in parts, and the registers of each, in order.
 
     loads: whether what is read from shared memory for a part waits for its turn, too.
+    once: whether only what no two parts share does.
     """
 
     operand: Value
     registers: tuple[tuple[int, ...], ...]
     loads: bool = True
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from workbench.targets.simt.layout import shuffle
 from workbench.targets.simt.lowering import Lowering
 from workbench.targets.simt.program import barrier
 from workbench.targets.simt.reductions import (
-    Parts,
+    Crossing,
     Row,
     combine_present,
     elements_of,
@@ -213,7 +213,7 @@ def _before_warps(low: Lowering, op: Scan, along: _Along, totals: Sequence[Row])
     emit, warps = low.emit, low.num_warps
     kinds = kinds_of(op, any(row.present is not None for row in totals))
     room = _scratch_bytes(op, along, warps)
-    parts = Parts(low, low.offset(op), room, kinds, len(totals), 1)
+    parts = Crossing(low, low.offset(op), room, kinds, len(totals), 1)
     last = emit.pure(f"icmp eq i32 {low.lane}, {0 if op.reverse else low.lanes - 1}")
     then, end = emit.fresh("total"), emit.fresh("totalled")
     emit.branch(last, then, end)

@@ -31,9 +31,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from workbench.ir import Block, Builder, Module, Op, Order, Value, copy_op, rebuild
-from workbench.ops import Elementwise, For, If, Select, Yield, counted
+from workbench.analysis.distances import Distances
+from workbench.ir import I1, Block, Builder, Module, Op, Order, Value, copy_op, rebuild
+from workbench.ops import Constant, Elementwise, For, If, Select, Yield, counted
 from workbench.passes.manager import Remarks
+from workbench.passes.rules import constant_of
 from workbench.targets.simt.passes.rounds import another, counts_ahead, reached, reading_from
 from workbench.targets.simt.pressure import is_written_where_used, peak_in, registers_held
 from workbench.targets.simt.rules import Later, RuleTable
@@ -217,6 +219,7 @@ def overlap_products(module: Module, remarks: Remarks, rules: RuleTable) -> Modu
 
     Needs: layouts, and rings with a slot for what they read (pipeline-loads). Keeps: every value.
     """
+    distances = Distances(module)
 
     def rewrite(op: Op, builder: Builder) -> tuple[Value, ...] | None:
         loop = counted(op)
@@ -226,7 +229,7 @@ def overlap_products(module: Module, remarks: Remarks, rules: RuleTable) -> Modu
         remarks.note(
             late.product, "started beside the first product of the next round (overlap)", "applied"
         )
-        return _Rotation(loop, late, builder, rules).write()
+        return _Rotation(loop, late, builder, rules, distances).write()
 
     return rebuild(module, rewrite)
 
@@ -234,16 +237,21 @@ def overlap_products(module: Module, remarks: Remarks, rules: RuleTable) -> Modu
 class _Rotation:
     """Writes a loop whose late product is started a round later."""
 
-    def __init__(self, loop: For, late: Late, builder: Builder, rules: RuleTable) -> None:
+    def __init__(
+        self, loop: For, late: Late, builder: Builder, rules: RuleTable, distances: Distances
+    ) -> None:
         self.loop = loop
         self.late = late
         self.builder = builder
         self.rules = rules
+        self.distances = distances
+        #: The first round is the last one, if there is one.
+        self.once = _runs_once(loop, distances)
         #: What comes once the late product has been waited for.
         self.after = {*late.chain, *_narrowed(loop.body, late)}
         self.late_ops = {*late.before, late.product, *late.behind}
         #: What begins a round, if it may come while the products of the one before go on.
-        self.head = _head(loop.body, late)
+        self.head = None if self.once else _head(loop.body, late)
 
     def write(self) -> tuple[Value, ...]:
         """Insert all of it; returns what the loop gave."""
@@ -263,9 +271,37 @@ class _Rotation:
         arguments, number = loop.body.arguments, late.number
         values = dict(zip(arguments, (loop.lower, *loop.inits), strict=True))
         for op in loop.body.ops[:-1]:
-            if op not in self.late_ops:
-                builder.insert(copy_op(op, values, builder))
+            if op in self.late_ops:
+                continue
+            new = builder.insert(copy_op(op, values, builder))
+            if (
+                self.once
+                and [result.type for result in new.results] == [I1]
+                and self.distances.is_off(new.result)
+            ):
+                values[op.result] = builder.add(Constant(False, I1))  # of a round that never comes
         ends = [values.get(value, value) for value in self._ends(loop.body.yields)]
+        last = {value: values.get(value, value) for value in late.held}
+        if not self.once:
+            ends, last = self._further(values, ends)
+        last[late.how.sums] = ends[number]
+        for op in late.before:
+            builder.insert(copy_op(op, last, builder))
+        final = copy_op(late.product, last, builder).changed(**late.how.started(0))
+        ends[number] = builder.insert(final).result
+        for op in late.behind:
+            builder.insert(copy_op(op, last, builder))
+        return tuple(ends)
+
+    def _further(
+        self, values: Mapping[Value, Value], ends: list[Value]
+    ) -> tuple[list[Value], dict[Value, Value]]:
+        """Insert all rounds but the first.
+
+        Returns what they give, of the late product what it starts from, and what it reads.
+        """
+        builder, loop, late = self.builder, self.loop, self.late
+        arguments = loop.body.arguments
         if self.head is not None:
             state = dict(zip(arguments[1:], ends, strict=True))
             ahead = self.head.write(state, builder)
@@ -282,15 +318,7 @@ class _Rotation:
         block = Block((*arguments, *kept.values()), tuple(body))
         rest = builder.insert(loop.changed(lower=second, upper=upper, inits=inits, body=block))
         results = list(rest.results[: len(loop.results)])
-        last = dict(zip(late.held, rest.results[len(loop.results) :], strict=True))
-        last[late.how.sums] = results[number]
-        for op in late.before:
-            builder.insert(copy_op(op, last, builder))
-        final = copy_op(late.product, last, builder).changed(**late.how.started(0))
-        results[number] = builder.insert(final).result
-        for op in late.behind:
-            builder.insert(copy_op(op, last, builder))
-        return tuple(results)
+        return results, dict(zip(late.held, rest.results[len(loop.results) :], strict=True))
 
     def _ends(self, yields: Sequence[Value]) -> list[Value]:
         """Return what a round gives: of the late product what it starts from."""
@@ -348,6 +376,15 @@ class _Rotation:
         users = [op for op in after if sums in op.operands]
         waiting = self.rules.waiting_of(users[0], sums) if len(users) == 1 else None
         return None if waiting is None else (users[0], waiting)
+
+
+def _runs_once(loop: For, distances: Distances) -> bool:
+    """Say whether a loop is known to have no second round."""
+    step = constant_of(loop.step)
+    if step is None or step <= 0:
+        return False
+    distance = distances.between(loop.lower, loop.upper)
+    return distance is not None and distance <= step
 
 
 @dataclass(frozen=True, slots=True)
