@@ -92,3 +92,20 @@ def test_a_kernel_without_outputs_cannot_be_checked():
     case.roles = dict.fromkeys(case.arguments, "in")
     with pytest.raises(CheckError, match="nothing to check"):
         check_launch(case, None, "ref")
+
+
+@pytest.mark.parametrize(("steps", "ok"), [(0, True), (8, False)])
+def test_a_result_that_is_some_steps_off_is_wrong(steps: int, ok: bool):
+    """A sum of two is rounded once, and nothing else explains a difference."""
+    case = subject(n=300, grid=(100,))
+    launch = case.launch
+
+    def off() -> None:
+        launch()
+        case.arguments["out"] *= np.float32(1 + steps * 2.0**-23)
+
+    case.launch = off
+    for sign in (case.arguments["x"], case.arguments["y"]):
+        np.abs(sign, out=sign)
+    verdict = check_launch(case, lambda names: names["x"] + names["y"], "x + y")
+    assert (verdict.record.wrong == 0) == ok

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from workbench.bench.locate import who_stored
-from workbench.bench.work import bytes_moved, dot_work
+from workbench.bench.tolerances import BLOCK, block_maxima, spacing
+from workbench.bench.work import bytes_moved, dot_work, operations
 from workbench.ir import parse_module
 
 FILL = """
@@ -84,3 +85,33 @@ def test_bytes_count_each_direction_once():
     x = np.zeros(100, np.float32)
     arguments = {"a": x, "b": x, "c": x, "n": 100}
     assert bytes_moved(arguments, {"a": "in", "b": "out", "c": "inout", "n": "scalar"}) == 1600
+
+
+#: The same in a loop around it.
+NESTED = DOTS.replace(
+    "  %sum = tile.for %zero, %n, %step, [%init] {",
+    "  %all = tile.for %zero, %n, %step, [%init] {\n  ^(%j: index, %outer: tile<16x4xf32>):\n"
+    "  %sum = tile.for %zero, %n, %step, [%outer] {",
+).replace("  tile.return", "  tile.yield [%sum]\n  } : tile<16x4xf32>\n  tile.return")
+
+
+def test_dots_in_loops_in_loops_run_as_often_as_both_say():
+    module = parse_module(NESTED.replace("PRECISION", "ieee"))
+    found = dot_work(module, (3,), {"n": 24})
+    assert found.flops == 2 * 16 * 4 * 8 * 3 * 3 * 3
+    assert found.length == 8 * 3
+    assert operations(module, (3,), {"n": 24}) == found.flops
+
+
+def test_neighbours_of_a_float_are_as_far_apart_as_numpy_says():
+    sizes = np.array([1.0, 1.5, 2.0, 3e-5, 1e30, 2.0**-126])
+    for dtype, kind in (("f32", np.float32), ("f16", np.float16)):
+        held = sizes[:4] if kind is np.float16 else sizes
+        want = np.spacing(held.astype(kind)).astype(np.float64)
+        np.testing.assert_array_equal(spacing(held.astype(kind).astype(np.float64), dtype), want)
+
+
+def test_what_is_large_counts_for_the_blocks_beside_it():
+    values = np.ones(5 * BLOCK)
+    values[2 * BLOCK + 1] = -7.0
+    np.testing.assert_array_equal(block_maxima(values), [1, 7, 7, 7, 1])

@@ -22,6 +22,7 @@ from tests.bisect.compiler_faults import (
 )
 from tests.bisect.kernels import GROUNDS, Ground
 from tests.bisect.source_faults import SOURCE_FAULTS, SourceFault
+from workbench import run_cell
 from workbench.ir import parse_module
 from workbench.ir.rebuild import rebuild
 from workbench.magics import registry
@@ -29,7 +30,7 @@ from workbench.magics.questioning import bisect
 from workbench.questions import suspects
 from workbench.questions.aligning import by_id, first_parting
 from workbench.questions.running import Bench
-from workbench.source import KernelError, OptionError
+from workbench.source import CheckError, KernelError, OptionError
 from workbench.targets.nvidia import pipeline as nvidia_pipeline
 
 #: One in a rule, a pass for the CPU, a pass for a chip, a lowering, a loop's lowering.
@@ -184,3 +185,28 @@ def test_an_op_that_was_not_reached_is_named_by_what_became_of_it(
     assert found is not None
     assert found.wrong is not None
     assert (found.how, found.op.name, found.wrong.op.name) == (how, *ops)
+
+
+NOT_WHOLE = {
+    "sum of bytes": (
+        "acc = tl.zeros((B,), tl.int8)\n    for k in range(2):\n"
+        "        acc += tl.load(x + k * B + at)\n    tl.store(o + at, acc.to(tl.int32))",
+        torch.full((32,), 100, dtype=torch.int8), "x[:16].int() + x[16:].int()",
+        "100 + 100 is 200, which i8 does not hold",
+    ),
+    "fraction": (
+        "v = tl.load(x + at).to(tl.int32)\n    tl.store(o + at, v * 2)",
+        torch.full((32,), 2.75), "(2 * x[:16]).int()", "made of 2.75, without its fraction",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NOT_WHOLE)
+def test_what_an_integer_has_no_room_for_is_said(name: str):
+    body, x, want, said = NOT_WHOLE[name]
+    names = {"torch": torch, "x": x, "o": torch.zeros(16, dtype=torch.int32)}
+    text = f"def f(x, o, B: tl.constexpr):\n    at = tl.arange(0, B)\n    {body}\n"
+    line = f'f --args x,o --grid 1 --set B=16 --check "{want}" --target cpu'
+    with pytest.raises(CheckError):
+        run_cell(text, line, names)
+    assert said in bisect(names["f"], namespace=names).text

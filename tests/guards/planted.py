@@ -257,6 +257,41 @@ def chosen(x, y, out, B: tl.constexpr):
 fault("one_of_two", chosen, lambda: (f(8), f(7), f(8)), "past the end of y", named={"B": 8})
 
 
+@workbench.jit
+def divided(x, out, by, n, B: tl.constexpr):
+    at = tl.arange(0, B)
+    value = tl.load(x + at, mask=at // by < n, other=0.0)  # here
+    tl.store(out + at, value)
+
+
+fault(
+    "by_a_negative_number", divided, lambda: (f(8), f(16), -1, 1), "past the end of x",
+    named={"B": 16},
+)  # fmt: skip
+
+
+@workbench.jit
+def counts_down(x, out, n):
+    for k in range(n, 0, -1):
+        value = tl.load(x + k)  # here
+        tl.store(out + k - 1, value)
+
+
+fault("first_of_what_counts_down", counts_down, lambda: (f(8), f(8), 8), "past the end of x")
+
+
+@workbench.jit
+def otherwise(x, out, n):
+    pid = tl.program_id(0)
+    if pid < n:
+        tl.store(out + pid, 1.0)
+    else:
+        tl.store(out + pid, tl.load(x + (n - pid + 8)))  # here
+
+
+fault("first_of_the_others", otherwise, lambda: (f(8), f(4), 2), "past the end of x", grid=(4,))
+
+
 def _side_by_side() -> tuple[Any, ...]:
     """Return arrays side by side, each with memory of its own as far as anyone knows."""
     memory = memoryview(np.zeros(32, np.float32)).cast("B")

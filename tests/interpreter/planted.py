@@ -113,6 +113,30 @@ def overlapping_types(x_ptr, byte_ptr, BLOCK: tl.constexpr):
         tl.store(byte_ptr + 6, 77)  # here
 
 
+@planted("K514", 1, lambda: (counted(4), zeros(2)), "several elements of the tile go to out_ptr[0]")
+def halved_places(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out_ptr + i // 2, tl.load(x_ptr + i))  # here
+
+
+@planted("K514", 1, lambda: (ints(2, 0, 1, 2), zeros(3)), "tl.atomic_add")
+def placed_by_a_table(i_ptr, out_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out_ptr + tl.load(i_ptr + i), i)  # here
+
+
+@planted("K514", 1, lambda: (zeros(4),), "(and 1 more)")
+def rows_that_share_elements(out_ptr, BLOCK: tl.constexpr):
+    i, j = tl.arange(0, 2), tl.arange(0, 3)
+    tl.store(out_ptr + i[:, None] + j[None, :], i[:, None] + 0 * j[None, :])  # here
+
+
+@planted("K514", 1, lambda: (zeros(4),))
+def shifted_by_bytes(out_ptr, BLOCK: tl.constexpr):
+    wide = (out_ptr.to(tl.int64) + 2 * tl.arange(0, BLOCK)).to(tl.pointer_type(tl.int32))
+    tl.store(wide, 0)  # here
+
+
 @planted("K514", 3, lambda: (zeros(1),), "make the plain access an atomic too")
 def stored_beside_atomics(count_ptr, BLOCK: tl.constexpr):
     if tl.program_id(0) == 2:
@@ -415,6 +439,43 @@ def handed_on_without_release(data_ptr, flag_ptr, out_ptr, BLOCK: tl.constexpr):
         while tl.atomic_add(flag_ptr + 1, 0, sem="acquire") == 0:
             pass
         tl.store(out_ptr, tl.load(data_ptr))  # here
+
+
+# -- combined in whatever order -------------------------------------------------------------------
+@wb.jit
+def minus(a, b):
+    return a - b
+
+
+@wb.jit
+def averaged(a, b):
+    return (a + b) / 2
+
+
+@planted("K517", 1, lambda: (counted(4), zeros(1)), "f(f(1, 2), 3) is -4, but f(1, f(2, 3)) is 2")
+def reduced_by_differences(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, BLOCK))
+    tl.store(out_ptr, tl.reduce(x, 0, minus))  # here
+
+
+@planted("K517", 1, lambda: (counted(4, np.float32), zeros(4, np.float32)), "not associative")
+def running_averages(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.associative_scan(tl.load(x_ptr + i), 0, averaged)  # here
+    tl.store(out_ptr + i, x)
+
+
+def _table() -> tuple[Any, ...]:
+    x = counted(4)
+    return x, np.array([x.ctypes.data + 4]), zeros(1)
+
+
+@planted("K514", 2, _table, "already stored by program (0,)")
+def stored_through_a_table(x_ptr, table_ptr, out_ptr, BLOCK: tl.constexpr):
+    if tl.program_id(0) == 0:
+        tl.store(tl.load(table_ptr).to(tl.pointer_type(tl.int32)), 9)
+    else:
+        tl.store(out_ptr, tl.load(x_ptr + 1))  # here
 
 
 # -- outside of the argument ----------------------------------------------------------------------

@@ -41,6 +41,84 @@ def right(
     return enter
 
 
+# -- one program, one element ---------------------------------------------------------------------
+@right(1, lambda: (zeros(2),), [7, 7])
+def the_same_stored_twice(out_ptr, BLOCK: tl.constexpr):
+    tl.store(out_ptr + tl.arange(0, BLOCK) // 2, 7)
+
+
+@right(1, lambda: (zeros(2),), [1, 5])
+def added_twice(out_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.atomic_add(out_ptr + i // 2, i)
+
+
+@right(1, lambda: (zeros(2),), [0, 2])
+def masked_so_that_one_is_left(out_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out_ptr + i // 2, i, mask=i % 2 == 0)
+
+
+@right(1, lambda: (zeros(4),), [3, 2, 1, 0])
+def stored_backwards(out_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out_ptr + BLOCK - 1 - i, i)
+
+
+# -- combined in whatever order -------------------------------------------------------------------
+@wb.jit
+def linear(a, x, b, y):
+    return a * b, b * x + y
+
+
+@wb.jit
+def larger(value, place, other, there):
+    take = (value > other) | ((value == other) & (place < there))
+    return tl.where(take, value, other), tl.where(take, place, there)
+
+
+@wb.jit
+def moments(mean, squares, count, other, more, others):
+    total, apart = count + others, other - mean
+    share = tl.where(total == 0, 0.0, others / total)
+    return mean + apart * share, squares + more + apart * apart * count * share, total
+
+
+@wb.jit
+def last(a, b):
+    return b
+
+
+@right(1, lambda: (counted(4, np.float32), zeros(4, np.float32)), [1, 4, 15, 64])
+def recurrence(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i)
+    _, y = tl.associative_scan((x, x), 0, linear)
+    tl.store(out_ptr + i, y)
+
+
+@right(1, lambda: (ints(3, 7, 7, 1), zeros(2)), [7, 1])
+def place_of_the_largest(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    most, place = tl.reduce((tl.load(x_ptr + i), i), 0, larger)
+    tl.store(out_ptr, most)
+    tl.store(out_ptr + 1, place)
+
+
+@right(1, lambda: (np.float32([1e4, 1e4 + 1, 1e4 - 1, 1e4]), zeros(2, np.float32)), [1e4, 2])
+def mean_and_squares(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, BLOCK))
+    mean, squares, _ = tl.reduce((x, x * 0.0, x * 0.0 + 1.0), 0, moments)
+    tl.store(out_ptr, mean)
+    tl.store(out_ptr + 1, squares)
+
+
+@right(1, lambda: (ints(3, 7, 5, 1), zeros(4)), [3, 7, 5, 1])
+def the_last_of_each(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tl.associative_scan(tl.load(x_ptr + i), 0, last))
+
+
 # -- locks ----------------------------------------------------------------------------------------
 @right(4, lambda: (zeros(1), zeros(1)), [4])
 def locked(lock_ptr, data_ptr, BLOCK: tl.constexpr):

@@ -65,6 +65,20 @@ def test_access_outside_every_argument_says_where():
     assert caught.value.span.line == 13
 
 
+def test_access_outside_an_expanded_array_says_that_it_is_one():
+    _, y, out = _arrays()
+    wide = np.broadcast_to(np.float32(2), (7,))
+    with pytest.raises(LaunchError) as caught:
+        run_module(parse_module(ADD), (3,), [wide, y, out, 7])
+    text = str(caught.value)
+    assert "x is expanded: shape (7,), strides (0,), the same memory for many elements" in text
+    assert "give it memory of its own, x.copy()" in text
+    torch = pytest.importorskip("torch")
+    x = torch.ones((), requires_grad=True).expand(7).detach()
+    with pytest.raises(LaunchError, match=r"give it memory of its own, x.contiguous\(\)"):
+        run_module(parse_module(ADD), (3,), [x, y, out, 7])
+
+
 def test_two_programs_writing_one_element_is_a_race():
     text = """
     kernel @race(%out: ptr<i32>, %v: i32) {

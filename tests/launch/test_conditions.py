@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from workbench.analysis.ranges import IndexProgram, Step
 from workbench.launch import native, native_code
-from workbench.launch.conditions import c_lines, python_lines
+from workbench.launch.conditions import Builder, c_lines, joined, python_lines
 from workbench.launch.index_width import width_program
 
 NAMES = ("n", "m")
@@ -108,3 +108,18 @@ def test_c_says_what_the_intervals_say(tmp_path_factory, programs, data):
         expected = program.fits(dict(zip(NAMES, values[number], strict=True)), grids[number])
         given_ = map(ctypes.c_int64, (*grids[number], *values[number]))
         assert getattr(library, f"fits{number}")(*given_) == expected
+
+
+def test_two_programs_joined_require_what_both_do():
+    first, second = Builder(), Builder()
+    first.require(first.between(first.argument(0), 2, 9))
+    second.require(second.between(second.apply("add", second.argument(1), second.extent(1)), 5, 7))
+    program = joined(first.finish(), second.finish())
+    for a, b, extent, holds in ((3, 2, 4, True), (1, 2, 4, False), (3, 2, 1, False)):
+        assert (program.evaluate((a, b), (9, extent, 9)) is not None) == holds
+
+
+def test_what_never_holds_is_required_all_the_same():
+    build = Builder()
+    build.require(build.constant(0))
+    assert build.finish().evaluate((), ()) is None

@@ -373,3 +373,19 @@ def test_constants_that_are_made_for_each_call_are_not_described(
 
     monkeypatch.setattr(exact_keys, "describe_value", described)
     assert exact_key(make()) == exact_key(make())
+
+
+@dataclass(frozen=True)
+class Two:
+    a: Any
+    b: Any
+
+
+def test_steps_of_slices_and_fields_in_another_order_are_other_constants():
+    assert exact_key(slice(0, 8, 1)) != exact_key(slice(0, 8, True))
+    assert exact_key(slice(0, 8, 1)) == exact_key(slice(0, 8, 1))
+    one, other = object.__new__(Two), object.__new__(Two)
+    vars(one).update(a=1, b=2)
+    vars(other).update(b=1, a=2)
+    assert exact_key(one) == exact_key(Two(1, 2))
+    assert exact_key(one) != exact_key(other)

@@ -138,6 +138,23 @@ def test_sweeps_check_every_point(names):
     assert missing.error in ("not installed", "runs on a GPU only")
 
 
+def test_names_stay_when_a_launch_goes_wrong(names):
+    """What helps to find out why asks for the kernel, which calls functions of the cell."""
+    text = """
+@triton.jit
+def minus(a, b):
+    return a - b
+
+@triton.jit
+def apart(x, o, B: tl.constexpr):
+    tl.store(o, tl.reduce(tl.load(x + tl.arange(0, B)), 0, minus))
+"""
+    with pytest.raises(LaunchError) as caught:
+        run_cell(text, "apart --args x,out --grid 1 --set B=4 --guard --target cpu", names)
+    assert caught.value.code == "K517"
+    assert {"minus", "apart"} <= names.keys()
+
+
 def test_names_are_restored_when_a_kernel_does_not_compile(names):
     run_cell(ADD, f"{SEVEN} --grid 3 --target cpu", names)
     before = names["add"]

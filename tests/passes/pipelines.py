@@ -15,6 +15,7 @@ from workbench.passes.manager import Pass, Recorder, Remarks
 from workbench.passes.narrow_index import narrow_index
 from workbench.passes.pipeline import TILE_PASSES, tile_passes
 from workbench.passes.repeated_rows import multiply_rows_once
+from workbench.passes.select_extremes import select_extremes
 from workbench.passes.sums_to_products import multiply_broadcast_tiles
 from workbench.passes.widen_small_floats import widen_small_floats
 from workbench.targets.nvidia.chip import Chip, chip
@@ -66,6 +67,7 @@ PASSES: dict[str, Pass] = {
     "multiply-rows-once": multiply_rows_once,
     "load-once": load_once,
     "float-differences": float_differences,
+    "select-extremes": select_extremes,
     "widen-small-floats": widen_small_floats,
     "accumulate-products": accumulate_products,
     "longest-first": partial(longest_first, chip=SM_80),

@@ -154,3 +154,16 @@ def test_clear():
         cache.store(cache.make_key(name), ENTRY)
     assert cache.clear() == 2
     assert cache.usage() == (0, 0)
+
+
+def test_a_file_of_one_size_that_was_written_again_makes_other_keys(tmp_path, monkeypatch):
+    (tmp_path / "passes").mkdir()
+    file = tmp_path / "passes" / "one.py"
+    file.write_text("A = 1\n")
+    os.utime(file, ns=(10**18, 10**18))
+    monkeypatch.setattr(cache, "PACKAGE", tmp_path)
+    before = cache.compiler_stamp.__wrapped__()
+    assert cache.compiler_stamp.__wrapped__() == before
+    file.write_text("A = 2\n")
+    os.utime(file, ns=(10**18, 10**18 + 1))
+    assert cache.compiler_stamp.__wrapped__() != before

@@ -20,6 +20,7 @@ import workbench.triton as triton
 from workbench.launch.fastpath import NATIVE_AFTER
 from workbench.source import register_text
 from workbench.source.captures import captures_of_value, describe_value
+from workbench.source.watched import in_parts, same_bytes
 
 KERNEL = "@triton.jit\ndef k(o):\n    tl.store(o, {})\n"
 AGGREGATE = """
@@ -105,6 +106,15 @@ READ: dict[str, tuple[str, str, str]] = {
         "import os\nos.environ['WORKBENCH_N'] = '1'", "os.environ['WORKBENCH_N'] = '2'",
         "int(os.getenv('WORKBENCH_' + chr(78)))",
     ),
+    "environment by names that begin so, not there": (
+        "import os\nos.environ.pop('WORKBENCH_N', 0)", "os.environ['WORKBENCH_N'] = '2'",
+        "int(os.getenv('WORKBENCH_' + chr(78), '1'))",
+    ),
+    "environment that grows": (
+        "import os\nos.environ.pop('WORKBENCH_N', 0)", "os.environ['WORKBENCH_N'] = '2'",
+        "1 + any('BENCH_N' in k for k in os.environ)",
+    ),
+    "bytes that grow": ("B = bytearray(b'a')", "B.append(1)", "len(B)"),
     "environment by a name that is held": (
         "import os\nV = 'WORKBENCH.N'\nclass C:\n    name = V\nos.environ[V] = '1'",
         "os.environ[V] = '2'", "int(os.environ[C.name])",
@@ -629,3 +639,11 @@ def test_keys_are_the_same_in_another_process(tmp_path):
         for seed in ("1", "2")
     }  # fmt: skip
     assert len(said) == 1
+
+
+def test_a_buffer_that_grew_holds_other_bytes(monkeypatch):
+    monkeypatch.setattr("workbench.source.watched._PART", 2)  # of whole parts, too
+    before = in_parts(memoryview(b"ab"))
+    assert same_bytes(memoryview(b"ab"), before)
+    assert not same_bytes(memoryview(b"abc"), before)
+    assert not same_bytes(memoryview(b"a"), before)

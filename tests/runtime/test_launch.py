@@ -270,6 +270,23 @@ def test_compiled_kernels_are_launched_with_run_time_arguments():
         kernel[(12,)](x, y)
 
 
+def test_compiled_kernels_take_what_is_1_or_leave_it_out():
+    """A launch cache may keep arguments that are declared constexprs apart, but no others."""
+
+    @wb.jit
+    def scaled(out, step, by, BLOCK: tl.constexpr):
+        tl.store(out + tl.arange(0, BLOCK) * step, by)
+
+    out = torch.zeros(8)
+    kernel = scaled[(1,)](out, 1, 3, BLOCK=8)
+    for given in ((1, 5, 8), (1, 5), (5,)):
+        out.zero_()
+        kernel[(1,)](out, *given)
+        assert out.tolist() == [5] * 8
+    with pytest.raises(wb.KernelError, match="step = 2 is not 1, for which this code was"):
+        kernel[(1,)](out, 2, 5)
+
+
 def test_stages_and_numbers():
     kernel = wb.compile(add, "*f32 *f32 *f32 i32", {"BLOCK": 8}, target="cpu")
     assert list(kernel.asm) == ["source", "ast", "tile", "llvm", "asm"]

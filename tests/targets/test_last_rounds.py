@@ -78,8 +78,12 @@ M, N, D = 64, 16, 16
 
 
 def ahead(q_ptr, k_ptr, v_ptr, o_ptr, ends_ptr, lower, upper, LOADED: tl.constexpr,
-          STEP: tl.constexpr, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr):  # fmt: skip
-    """Two products over keys that have the last numbers of a type, loaded rounds ahead."""
+          WHOLE: tl.constexpr, STEP: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
+          D: tl.constexpr):  # fmt: skip
+    """Two products over keys that have the last numbers of a type, loaded rounds ahead.
+
+    WHOLE: of whole rounds, which need no mask.
+    """
     if LOADED:
         lower, upper = tl.load(ends_ptr), tl.load(ends_ptr + 1)
     rows, columns, d = tl.arange(0, M), tl.arange(0, N), tl.arange(0, D)
@@ -88,8 +92,12 @@ def ahead(q_ptr, k_ptr, v_ptr, o_ptr, ends_ptr, lower, upper, LOADED: tl.constex
     for i in range(lower, upper, STEP):
         key = (i - tl.minimum(lower, upper)) + columns
         inside = key < tl.maximum(lower, upper) - tl.minimum(lower, upper)
-        k = tl.load(k_ptr + key[None, :] * D + d[:, None], mask=inside[None, :], other=0.0)
-        v = tl.load(v_ptr + key[:, None] * D + d[None, :], mask=inside[:, None], other=0.0)
+        if WHOLE:
+            k = tl.load(k_ptr + key[None, :] * D + d[:, None])
+            v = tl.load(v_ptr + key[:, None] * D + d[None, :])
+        else:
+            k = tl.load(k_ptr + key[None, :] * D + d[:, None], mask=inside[None, :], other=0.0)
+            v = tl.load(v_ptr + key[:, None] * D + d[None, :], mask=inside[:, None], other=0.0)
         acc = tl.dot(tl.dot(q, k).to(tl.float16), v, acc)
     tl.store(o_ptr + rows[:, None] * D + d[None, :], acc)
 
@@ -102,14 +110,17 @@ def in_gpu_ir(module: Module, name: str) -> Module:
 @pytest.mark.parametrize("word", ["i32", "i64"])
 @pytest.mark.parametrize("loaded", [False, True])
 @pytest.mark.parametrize("name", ["sm_80", "sm_90a"])
-def test_rounds_that_would_come_behind_the_last_are_not_started(name: str, loaded: bool, word: str):
+@pytest.mark.parametrize("whole", [False, True])
+def test_rounds_that_would_come_behind_the_last_are_not_started(
+    name: str, loaded: bool, word: str, whole: bool
+):
     high = int(np.iinfo(DTYPES[word]).max)
-    sizes = {"LOADED": loaded, "M": M, "N": N, "D": D, "STEP": N}
+    sizes = {"LOADED": loaded, "WHOLE": whole, "M": M, "N": N, "D": D, "STEP": N}
     words = f"*fp16:16 *fp16:16 *fp16:16 *fp32:16 *{word} {word} {word}"
     module = tile_ir(ahead, words, sizes, num_warps=4, num_stages=3)
     last = in_gpu_ir(module, name)
     assert any(isinstance(op, SharedAllocate) and op.type.slots for op in last.walk())
-    for size in (0, N - 1, 3 * N, 5 * N - 3):
+    for size in (0, N, 3 * N) if whole else (0, N - 1, 3 * N, 5 * N - 3):
 
         def given(size: int = size) -> list[Any]:
             arrays = [numbers(n * D, np.float16, s) for n, s in ((M, 1), (size, 2), (size, 3))]
@@ -121,7 +132,7 @@ def test_rounds_that_would_come_behind_the_last_are_not_started(name: str, loade
 
 def test_only_a_loop_that_may_come_to_the_end_of_its_type_says_so():
     """The launch asks that rounds ahead fit, too, where it chooses 32 bits."""
-    sizes = {"LOADED": False, "M": M, "N": N, "D": D, "STEP": N}
+    sizes = {"LOADED": False, "WHOLE": False, "M": M, "N": N, "D": D, "STEP": N}
     words = "*fp16:16 *fp16:16 *fp16:16 *fp32:16 *i32 i32 i32"
     for narrow in (False, True):
         module = tile_ir(ahead, words, sizes, num_warps=4, num_stages=3)

@@ -300,3 +300,20 @@ def test_torchs_compiler():
 def test_it_is_said_that_nothing_is_compiled():
     with pytest.warns(UserWarning, match="functions run as they are"):
         torch.compile(lambda x: x)
+
+
+@pytest.mark.usefixtures("pretended")
+def test_kernels_ask_cudas_generator_for_a_seed_and_an_offset():
+    torch.manual_seed(7)
+    generator = torch.cuda.default_generators[torch.cuda.current_device()]
+    state = generator.get_state()
+    assert not state.is_cuda
+    seed, offset = state.view(torch.int64)
+    assert (int(seed), int(offset)) == (7, 0)
+    state.view(torch.int64)[1] += 12
+    generator.set_state(state)
+    assert (generator.initial_seed(), generator.get_offset()) == (7, 12)
+    torch.manual_seed(8)
+    assert generator.get_state().view(torch.int64).tolist() == [8, 0]
+    generator.manual_seed(3).set_offset(4)
+    assert generator.get_state().view(torch.int64).tolist() == [3, 4]

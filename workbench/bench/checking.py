@@ -13,6 +13,7 @@ import numpy as np
 from workbench.bench.arrays import clone, dtype_of, offset_of, shape_of, to_numpy
 from workbench.bench.compare import Comparison, compare
 from workbench.bench.guarding import launch_in_time
+from workbench.bench.likely import likely_causes
 from workbench.bench.locate import Search, who_stored
 from workbench.bench.phases import say
 from workbench.bench.reference import How, Reference, References, references
@@ -98,7 +99,7 @@ def check_launch(
             ) from error  # fmt: skip
     failed = [comparison for comparison in comparisons if not comparison.ok]
     search = _search(subject, failed[0], before) if failed and failed[0].first else Search()
-    error = _error(subject, failed[0], said, search) if failed else None
+    error = _error(subject, failed[0], said, search, before) if failed else None
     record = _record(subject, comparisons, said, search, found.how, given)
     verdict = Verdict(record, tuple(comparisons), error)
     if not failed:
@@ -164,7 +165,9 @@ def _search(subject: Subject, failed: Comparison, before: Mapping[str, Any]) -> 
     return who_stored(subject.module, subject.grid, copies, failed.name, set(elements), share)
 
 
-def _error(subject: Subject, failed: Comparison, said: str, search: Search) -> CheckError:
+def _error(
+    subject: Subject, failed: Comparison, said: str, search: Search, before: Mapping[str, Any]
+) -> CheckError:
     if not failed.first:
         return _shifted(subject, failed, said)
     first = failed.first[0]
@@ -183,6 +186,8 @@ def _error(subject: Subject, failed: Comparison, said: str, search: Search) -> C
     if failed.nans:
         count = f"{failed.nans:,} elements are" if failed.nans != 1 else "one element is"
         notes.append(f"{count} NaN where the reference is not")
+    if not search.findings:
+        notes += likely_causes(subject, failed, before, is_stored=storing is not None)
     notes += [
         Note(f"program {finding.program}: {finding.message}", finding.span)
         for finding in search.findings[:2]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -69,21 +69,50 @@ def outside(op: Op, wrong: Wrong, memory: Memory, among: Sequence[Allocation]) -
         text = f"{max(0, past)} to {past + size} bytes past the end of {nearest.name}"
     else:
         text = f"{nearest.start - address} bytes before the start of {nearest.name}"
-    if getattr(op, "box", False):
-        hint = (
-            "give the block pointer or descriptor the array's own shape, and name every axis "
-            "that a block may leave in boundary_check"
-        )
-    elif size != nearest.itemsize and nearest.start < nearest.end:
-        notes.append(f"each access has {size} bytes, an element {nearest.itemsize}")
-        hint = "count in the mask what the pointer was cast to, not the array's elements"
+    note, better = _of_the_array(op, size, nearest)
+    notes += note
     if nearest.start < nearest.low or nearest.high < nearest.end:
         notes.append(
             f"{nearest.name} is a view: its storage has {nearest.end - nearest.start} bytes"
         )
     if inside >= 0:
         notes.append(f"there lies {memory.allocations[inside].name}")
-    return LaunchError(f"{word} {outside}: {text}", op.span, code="K502", notes=notes, hint=hint)
+    return LaunchError(
+        f"{word} {outside}: {text}", op.span, code="K502", notes=notes, hint=better or hint
+    )
+
+
+def _repeated(array: Any) -> str:
+    """Return the shape and strides of an array that steps nowhere along an axis, else nothing."""
+    asked: Any = getattr(array, "stride", None)  # torch's; all others have numbers
+    strides: tuple[int, ...] = tuple(asked() if asked else getattr(array, "strides", None) or ())
+    shape = tuple[int, ...](getattr(array, "shape", ()))
+    if not any(step == 0 and extent > 1 for step, extent in zip(strides, shape, strict=False)):
+        return ""
+    return f"shape {shape}, strides {strides}"
+
+
+def _of_the_array(op: Op, size: int, array: Allocation) -> tuple[list[str], str]:
+    """Return what an array or an access of it has that explains more, and the hint then."""
+    repeated = _repeated(array.owner)
+    if repeated:
+        copy = "contiguous" if hasattr(array.owner, "contiguous") else "copy"
+        return (
+            [f"{array.name} is expanded: {repeated}, the same memory for many elements"],
+            f"give it memory of its own, {array.name}.{copy}(), as for gradients of "
+            "`y.sum().backward()`, or pass its strides",
+        )
+    if getattr(op, "box", False):
+        return [], (
+            "give the block pointer or descriptor the array's own shape, and name every axis "
+            "that a block may leave in boundary_check"
+        )
+    if size != array.itemsize and array.start < array.end:
+        return (
+            [f"each access has {size} bytes, an element {array.itemsize}"],
+            "count in the mask what the pointer was cast to, not the array's elements",
+        )
+    return [], ""
 
 
 def _hint(op: Op) -> str:

@@ -21,6 +21,8 @@ from workbench.ops import CheckAccess, Constant, Iota
 from workbench.ops.numbers import decode, encode, memory_dtype, value_dtype
 from workbench.source import LaunchError, Note, ResourceError, over_budget, refused
 
+#: Where copies that nobody has waited for are kept, in a program's own memory.
+UNDER_WAY = ("started", "groups")
 #: A round of a loop that touches memory more often than this is not looked at as a wait.
 MOST_STEPS = 64
 #: Nor one that touches more elements than this at once.
@@ -166,7 +168,7 @@ class ProgramFrame:
 
     def finished(self, body: Block) -> None:
         """Hear that the program has ended. Raises LaunchError K515 for copies under way."""
-        if self.events:
+        if self.events or any(any(self.memory.get(name, ())) for name in UNDER_WAY):
             raise LaunchError(
                 "copies are still under way when the program ends: nobody waits for them",
                 body.ops[-1].span,
@@ -253,7 +255,7 @@ class ProgramFrame:
             if watcher is not None:
                 same = same_bits(part.places.read(), new)
                 watcher.write(
-                    op, self.number, part.allocation, part.addresses, element.itemsize, same
+                    op, self.number, part.allocation, part.addresses, element.itemsize, same, new
                 )
             if self.waiting:
                 self._step(op, part, part.places.read())

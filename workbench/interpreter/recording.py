@@ -46,8 +46,9 @@ class Race(NamedTuple):
 class Finding(NamedTuple):
     """Something that a run should not do, found because it was watched.
 
-    `kind` is "race", "acquire", "uninitialised", "promise", "assumption" or "outside"; `program`
-    are the coordinates of the program that did it. A "remark" need not be a mistake.
+    `kind` is "race", "acquire", "uninitialised", "promise", "assumption", "doubled", "grouping"
+    or "outside"; `program` are the coordinates of the program that did it. A "remark" need not
+    be a mistake.
     """
 
     kind: str

@@ -14,14 +14,16 @@ Report = Literal["error", "remark"]
 _WORDS = {
     "outside": "an access leaves the argument that was passed",
     "race": "two programs touch an element, one writes it, and nothing orders them",
+    "doubled": "one store writes several values to one element: which one stays, nobody can tell",
     "acquire": "a plain load waits for another program",
     "uninitialised": "an element is read before anything wrote it",
     "promise": "a promise about a value does not hold",
     "assumption": "an assumption does not hold",
+    "grouping": "elements are combined by a function that is not associative",
 }
 _CODES = {
-    "race": "K514", "acquire": "K514", "uninitialised": "K516", "promise": "K517",
-    "assumption": "K517", "outside": "K502",
+    "race": "K514", "doubled": "K514", "acquire": "K514", "uninitialised": "K516",
+    "promise": "K517", "assumption": "K517", "grouping": "K517", "outside": "K502",
 }  # fmt: skip
 
 

@@ -51,8 +51,9 @@ class Watching(Protocol):
         addresses: Array,
         size: int,
         same: Array,
+        bits: Array,
     ) -> None:
-        """Look at a write to live addresses; `same` says where it leaves memory as it was."""
+        """Look at a write of bits; `same` says where it leaves memory as it was."""
         ...
 
     def outside_view(self, op: Op, program: int, allocation: Allocation) -> None:

@@ -20,6 +20,10 @@ from workbench.source import LaunchError, Note, Span
 
 #: Findings of one sort at one op beyond this many say nothing new.
 MOST_FINDINGS = 20
+_GROUPING = (
+    "which elements are combined first differs by target and num_warps: take a function for which "
+    "that does not matter, or go through the elements in a loop"
+)
 #: Races beyond this many are not written down.
 MOST_RACES = 10_000
 
@@ -107,8 +111,18 @@ class Watcher:
         addresses: Array,
         size: int,
         same: Array,
+        bits: Array,
     ) -> None:
-        """A write to live addresses; `same` says where it leaves memory as it was."""
+        """A write of bits to live addresses; `same` says where it leaves memory as it was."""
+        for address in _doubled(addresses, size, bits)[:MOST_FINDINGS]:
+            if all(effect.order != "plain" for effect in op.own_effects()):
+                break  # an atomic's lanes come one after the other
+            name = f"{allocation.name}[{allocation.element_at(int(address))}]"
+            self.find(
+                "doubled", op, program, f"several elements of the tile go to {name}",
+                hint="let one of them go there (mask the others off), or combine them, e.g. with "
+                "tl.atomic_add",
+            )  # fmt: skip
         for conflict in self.races.write(op, program, allocation, addresses, size, same):
             self._race(op, program, conflict)
         unwritten = self._unwritten.get(id(allocation))
@@ -172,7 +186,8 @@ class Watcher:
                     code="K510",
                     notes=broken.notes,
                 )
-            self.find(broken.kind, op, frame.number, broken.message)
+            hint = _GROUPING if broken.kind == "grouping" else None
+            self.find(broken.kind, op, frame.number, broken.message, hint=hint)
 
 
 def _within(allocation: Allocation) -> Array:
@@ -180,6 +195,18 @@ def _within(allocation: Allocation) -> Array:
     found = np.zeros(len(allocation.bytes), bool)
     found[allocation.low - allocation.start : allocation.high - allocation.start] = True
     return found
+
+
+def _doubled(addresses: Array, size: int, bits: Array) -> Array:
+    """Return addresses to which elements of one write go that do not leave the same there."""
+    steps = np.diff(addresses)
+    if not len(steps) or steps.min() >= size or steps.max() <= -size:
+        return addresses[:0]
+    order = np.argsort(addresses, kind="stable")
+    places, values = addresses[order], bits[order]
+    steps = np.diff(places)
+    differ = values[1:].view(f"u{bits.itemsize}") != values[:-1].view(f"u{bits.itemsize}")
+    return np.unique(places[1:][(steps < size) & ((steps > 0) | differ)])
 
 
 def _hint(found: Conflict) -> str:

@@ -144,9 +144,12 @@ class _Declared:
 
 
 class Broken(NamedTuple):
-    """What the author said and does not hold: a "promise", an "assumption" or an "assertion"."""
+    """What the author said and does not hold: a "promise", an "assumption" or an "assertion".
 
-    kind: Literal["promise", "assumption", "assertion"]
+    A "grouping" is what who combines elements promises of the function that does it.
+    """
+
+    kind: Literal["promise", "assumption", "assertion", "grouping"]
     message: str
     notes: tuple[str, ...] = ()
 

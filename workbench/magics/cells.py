@@ -37,7 +37,7 @@ from workbench.magics.planning import make_plan
 from workbench.magics.values import OFFERED
 from workbench.runtime import guards
 from workbench.runtime.jit import LaunchRecord
-from workbench.source import KernelError, OptionError
+from workbench.source import CheckError, KernelError, LaunchError, OptionError
 from workbench.source.given import instance
 from workbench.trace import Launch, Skipped
 from workbench.tuning.tune import without_search
@@ -110,7 +110,7 @@ def _run_cell(
     try:
         result = _run(entry, request, namespace, launches)
     except KernelError as error:
-        if error.kind != "CheckError":
+        if not isinstance(error, CheckError | LaunchError):  # there is nothing to ask about
             body.restore(namespace, list(kernels))
         _remember(getattr(error, "result", None), request, namespace)
         raise

@@ -436,7 +436,8 @@ EXPLANATIONS: dict[str, Explanation] = {
         "launch it once with these arguments before the capture.",
     ),
     "K514": _entry(
-        "a data race: two programs touch an element, one writes it, and nothing orders the two.",
+        "a data race: two programs touch an element, one writes it, and nothing orders the two;\n"
+        "or elements of one tile are stored to one address, and are not the same.",
         "tl.store(x_ptr + i + 1, tl.load(x_ptr + i))   # the next program reads x[i + 1]",
         "let one program touch the element, or order the two: a release after the first access\n"
         "(tl.atomic_xchg(flag, 1, sem='release')), an acquire before the second\n"
@@ -454,7 +455,8 @@ EXPLANATIONS: dict[str, Explanation] = {
         "store it first, or mask it in the load.",
     ),
     "K517": _entry(
-        "a promise about a value does not hold, so compiled code may do anything.",
+        "a promise about a value does not hold, so compiled code may do anything; or elements are\n"
+        "combined by a function that is not associative, so the order of combining decides.",
         "tl.multiple_of(offset, 16)                 # and offset is 40",
         "drop the promise, or make it true: the message names what was found.",
     ),

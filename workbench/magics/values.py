@@ -81,6 +81,8 @@ class Expression:
                 known = (name for name in namespace if not name.startswith("_"))
                 better = closest(str(error.name), known, 0.6).removeprefix("; ")
                 hint = better or "define it in a cell above, or in this one"
+                if self.option == "--grid" and str(error.name).lower() == "meta":
+                    hint = "constexprs have their names here: cdiv(n, BLOCK), or lambda META: …"
             raise OptionError(message, self.span, code=code, hint=hint) from error
 
 

@@ -12,7 +12,7 @@ per input:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from workbench.ir import (
     NONE,
     Array,
     Block,
+    Broken,
     Frame,
     Op,
     Type,
@@ -32,6 +33,11 @@ from workbench.ir import (
 from workbench.ops.arithmetic import Elementwise
 from workbench.ops.functions import Function
 from workbench.source import ShapeError
+
+#: How many elements, and of how many rows, are combined in two ways.
+_FEW = 8
+#: By bits of a float: which part of the numbers rounding explains, with much to spare.
+_NEAR = {64: 2.0**-17, 32: 2.0**-8, 16: 2.0**-2}
 
 
 class Reduce(Op, mnemonic="tile.reduce", effects=NONE):
@@ -61,6 +67,9 @@ class Reduce(Op, mnemonic="tile.reduce", effects=NONE):
 
     def roundings(self) -> int:
         return _roundings_along(self.inputs, self.axis, self.combine)
+
+    def broken(self, frame: Frame) -> Iterator[Broken]:
+        yield from _grouped(frame, self.inputs, self.axis, self.combine)
 
     def interpret(self, frame: Frame) -> tuple[Array, ...]:
         """Combine neighbours in order, halving the axis each time."""
@@ -100,6 +109,9 @@ class Scan(Op, mnemonic="tile.scan", effects=NONE):
     def roundings(self) -> int:
         return _roundings_along(self.inputs, self.axis, self.combine)
 
+    def broken(self, frame: Frame) -> Iterator[Broken]:
+        yield from _grouped(frame, self.inputs, self.axis, self.combine)
+
     def interpret(self, frame: Frame) -> tuple[Array, ...]:
         parts = [np.moveaxis(frame[v], self.axis, 0) for v in self.inputs]
         if self.reverse:
@@ -130,6 +142,37 @@ def _merged(
         for array, value in zip(found, values, strict=True):
             array[place] = value
     return found
+
+
+def _grouped(frame: Frame, inputs: Sequence[Value], axis: int, combine: Block) -> Iterator[Broken]:
+    """Say where it matters which of three elements that follow each other are combined first."""
+    if combine_function(combine) is not None:
+        return
+    held = [np.moveaxis(frame[v], axis, 0) for v in inputs]
+    held = [part.reshape(part.shape[0], -1)[:, :_FEW] for part in held]
+    count = min(held[0].shape[0] // 3, _FEW)
+    if not count:
+        return
+    a, b, c = ([part[k : 3 * count : 3] for part in held] for k in range(3))
+    with np.errstate(all="ignore"):
+        left = _merged(frame, combine, _merged(frame, combine, a, b), c)
+        right = _merged(frame, combine, a, _merged(frame, combine, b, c))
+    for number, value in enumerate(inputs):
+        three = np.stack([part[number] for part in (a, b, c)])
+        one, other = (np.broadcast_to(side[number], three.shape[1:]) for side in (left, right))
+        wrong = one != other
+        if element_of(value.type).is_float:
+            found = np.stack([*three, one, other]).astype(np.float64)
+            size = np.abs(found).max(axis=0)
+            near = _NEAR.get(element_of(value.type).bits, np.inf) * size
+            wrong = np.isfinite(size) & (np.abs(found[3] - found[4]) > near)
+        if wrong.any():
+            place = tuple(np.argwhere(wrong)[0])
+            x, y, z, xy, yz = (f"{float(part[place]):.6g}" for part in (*three, one, other))
+            which = f" (input {number})" if len(inputs) > 1 else ""
+            words = f"f(f({x}, {y}), {z}) is {xy}, but f({x}, f({y}, {z})) is {yz}{which}"
+            yield Broken("grouping", words)
+            return
 
 
 def _roundings_along(inputs: tuple[Value, ...], axis: int, combine: Block) -> int:

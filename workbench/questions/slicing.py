@@ -9,14 +9,15 @@ element first.
 from __future__ import annotations
 
 import heapq
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from workbench.ir import Op, Value, shape_of
-from workbench.ops import Constant, Dot, Load, Reduce, Scan
+from workbench.ir import Op, Scalar, Value, element_of, shape_of
+from workbench.ops import Cast, Constant, Dot, Elementwise, Load, Reduce, Scan
 from workbench.ops.control import For
 from workbench.questions.choosing import live_addresses
 from workbench.questions.running import Bench, Event, Run
@@ -55,8 +56,9 @@ class Line:
 
     @property
     def remarks(self) -> list[str]:
-        """What is worth saying, each thing once."""
-        return list(dict.fromkeys(step.remark for step in self.steps if step.remark))
+        """What is worth saying, each thing once; where loads read comes last."""
+        said = dict.fromkeys(step.remark for step in self.steps if step.remark)
+        return sorted(said, key=lambda remark: remark.startswith("reads "))
 
 
 def slice_of(bench: Bench, run: Run, address: int) -> list[Step]:
@@ -262,6 +264,8 @@ def _telling(sizes: np.ndarray[Any, Any]) -> list[int]:
 
 def _odd(event: Event, value: Any, place: Place) -> str:
     """Say what is remarkable of a value, "" if nothing is."""
+    if whole := _not_whole(event, value, place):
+        return whole
     if np.asarray(value).dtype.kind != "f" or np.isfinite(value) or isinstance(event.op, Constant):
         return ""
     given = [
@@ -270,3 +274,26 @@ def _odd(event: Event, value: Any, place: Place) -> str:
     if any(np.asarray(g).dtype.kind == "f" and not np.isfinite(g) for g in given):
         return ""
     return f"the first {'NaN' if np.isnan(value) else 'infinity'} on this way"
+
+
+#: What integers are computed by that may not fit: the sign between them, and exactly.
+_EXACT = {"add": ("+", operator.add), "sub": ("-", operator.sub), "mul": ("*", operator.mul)}
+
+
+def _not_whole(event: Event, value: Any, place: Place) -> str:
+    """Say of an integer what is gone: what its type has no room for, or a fraction."""
+    op = event.op
+    element = element_of(op.results[0].type) if op.results else None
+    if not isinstance(element, Scalar) or element.kind != "int":
+        return ""
+    given = [_at(array, place) for array in event.inputs]
+    if isinstance(op, Elementwise) and op.function in _EXACT:
+        sign, exactly = _EXACT[op.function]
+        a, b = map(int, given)
+        if exactly(a, b) != int(value):
+            return f"{a} {sign} {b} is {exactly(a, b)}, which {element} does not hold"
+    if isinstance(op, Cast) and np.isfinite(given[0]) and given[0] != value:
+        fits = abs(float(given[0]) - int(value)) < 1
+        gone = "without its fraction" if fits else f"which {element} does not hold"
+        return f"made of {given[0]:.6g}, {gone}"
+    return ""

@@ -60,6 +60,9 @@ class BoundLaunch:
     def __call__(self, *args: Any) -> Loadable:
         """Run the kernel; `args` are all parameters, or the run-time ones only.
 
+        What is 1, and so in the code, may be among these or not: launch caches of libraries know
+        which parameters are declared constexprs, and no more.
+
         Raises LaunchError where a number that is in the code is given as another one.
         """
         kernel = self._kernel
@@ -99,23 +102,22 @@ class BoundLaunch:
         source, known = self._kernel.source, self._kernel.signature.arguments
         names = [p.name for p in source.parameters]
         free = [name for name, fact in known if not fact.is_constant]
-        if len(args) == len(names):
-            values = dict(zip(names, args, strict=True))
+        outside = [p.name for p in source.parameters if not p.is_constexpr]
+        given = next((form for form in (names, free, outside) if len(form) == len(args)), None)
+        if given is not None:
+            values = dict(zip(given, args, strict=True))
             for name, fact in known:
-                if fact.is_constant and _differs(values[name], fact.value):
+                if fact.is_constant and _differs(values.get(name, fact.value), fact.value):
                     raise LaunchError(
                         f"{name} = {values[name]!r} is not {fact.value!r}, for which this code was "
                         f"compiled",
                         hint="launch the jit object, which compiles for each such value",
                     )
             return {n: fact.value if fact.is_constant else values[n] for n, fact in known}
-        if len(args) != len(free):
-            raise LaunchError(
-                f"{source.name} was compiled to take {len(free)} arguments, got {len(args)}",
-                hint=f"pass {', '.join(free)}",
-            )
-        given = dict(zip(free, args, strict=True))
-        return {n: fact.value if fact.is_constant else given[n] for n, fact in known}
+        raise LaunchError(
+            f"{source.name} was compiled to take {len(free)} arguments, got {len(args)}",
+            hint=f"pass {', '.join(free)}",
+        )
 
     def _runtime(self, call: Call) -> list[Any]:
         kernel = self._kernel

@@ -9,6 +9,8 @@ For learning and debugging, on any machine. While it is on:
 - `torch.cuda` answers as one device of capability (9, 0); streams, events and caches are there and
   do nothing, graphs are refused;
 - kernels run on the CPU, since their arrays lie there;
+- operators that are registered for CUDA meanwhile are there for its tensors
+  (`operators_on_cpu.py`);
 - functions given to `torch.compile` run as they are: its compiler writes what modes do into its
   graphs, where no tensor says on which side it is.
 
@@ -32,6 +34,7 @@ from workbench.devices import arrays
 from workbench.devices import cuda as devices
 from workbench.devices.streams import STAND_INS
 from workbench.source import OptionError
+from workbench.triton import operators_on_cpu
 from workbench.triton.runtime.driver import CpuDriver, GPUTarget, driver
 
 CAPABILITY = (9, 0)
@@ -388,6 +391,55 @@ def _generator(original: type) -> Any:
     return Generator
 
 
+class _CudaGenerator:
+    """CUDA's generator as kernels of random numbers ask it: a seed, and an offset that they move.
+
+    Its state is those two numbers. It follows `torch.manual_seed`; torch's own random numbers for
+    CUDA come from the CPU's generator.
+    """
+
+    device = "cuda:0"
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._followed: int | None = None
+        self._words = [0, 0]
+
+    def _now(self) -> list[int]:
+        seed = self._torch.default_generator.initial_seed()
+        if seed != self._followed:
+            self._followed, self._words = seed, [(seed + (1 << 63)) % (1 << 64) - (1 << 63), 0]
+        return self._words
+
+    def initial_seed(self) -> int:
+        """Return the seed."""
+        return self._now()[0]
+
+    def manual_seed(self, seed: int) -> _CudaGenerator:
+        """Begin anew."""
+        self._now()
+        self._words = [seed, 0]
+        return self
+
+    def get_offset(self) -> int:
+        """Return how many numbers were drawn."""
+        return self._now()[1]
+
+    def set_offset(self, offset: int) -> None:
+        """Say how many numbers were drawn."""
+        self._now()[1] = offset
+
+    def get_state(self) -> Any:
+        """Return seed and offset as 16 bytes on the host."""
+        words = self._torch.tensor(self._now(), dtype=self._torch.int64)
+        return _mark(words.view(self._torch.uint8), True)
+
+    def set_state(self, state: Any) -> None:
+        """Take what `get_state` gave."""
+        self._now()
+        self._words = state.view(self._torch.int64).tolist()
+
+
 def _mapped(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
     """Return a function whose named arguments, and the first one, may name CUDA."""
 
@@ -431,6 +483,9 @@ def _replacements(torch: Any) -> list[tuple[Any, str, Any]]:
         with _mode():
             run(self)
 
+    registering = operators_on_cpu.Registering(
+        torch, _mode, _tensors, _on_host, lambda: arrays.pretended
+    )
     backwards = torch.autograd.graph._engine_run_backward
 
     def backward(*args: Any, **given: Any) -> Any:
@@ -443,6 +498,7 @@ def _replacements(torch: Any) -> list[tuple[Any, str, Any]]:
               if hasattr(place, "_engine_run_backward")]  # fmt: skip
     found += [
         (torch.cuda, "nvtx", nvtx),
+        (torch.cuda, "default_generators", (_CudaGenerator(torch),)),
         (torch.version, "cuda", torch.version.cuda or "13.0"),
         (torch, "Generator", _generator(torch.Generator)),
         (torch, "load", _mapped(torch.load)),
@@ -451,6 +507,7 @@ def _replacements(torch: Any) -> list[tuple[Any, str, Any]]:
         (torch.autocast, "__init__", autocast),
         (torch._C, "_cuda_getCurrentRawStream", lambda device: 0),
         (threading.Thread, "run", in_mode),
+        (torch.library.Library, "impl", registering.replacement()),
         (devices, "available", lambda: False),
         (arrays, "pretended", True),
     ]

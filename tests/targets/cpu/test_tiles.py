@@ -35,6 +35,30 @@ def test_carried_tiles_may_change_places(steps: int, n: int):
     np.testing.assert_array_equal(got, want)
 
 
+def counted_in_place(i_ptr, in_ptr, out_ptr, HOW: tl.constexpr, N: tl.constexpr):
+    at = tl.arange(0, N)
+    if HOW == "table":
+        place = tl.load(i_ptr + at)
+    elif HOW == "halves":
+        place = at // 2
+    elif HOW == "rows that share one":
+        place = tl.arange(0, 2)[:, None] * (N - 1) + at[None, :]
+    elif HOW == "diagonal":
+        place = at[:, None] + at[None, :]
+    else:
+        place = at * 3
+    tl.store(out_ptr + place, tl.load(in_ptr + place) + 1)
+
+
+@pytest.mark.parametrize("how", ["table", "halves", "rows that share one", "diagonal", "apart"])
+def test_all_of_a_tile_is_loaded_before_any_of_it_is_stored(how: str):
+    """Elements of one address are loaded before any of them is stored, in whatever order."""
+    places = _RANDOM.integers(0, 5, 64).astype(np.int32)
+    counted = np.zeros(200, np.int32)
+    workbench.jit(counted_in_place)[(1,)](places, counted, counted, HOW=how, N=64, target="cpu")
+    assert set(counted) == {0, 1}
+
+
 def long_chain(x_ptr, out_ptr, ROUNDS: tl.constexpr, N: tl.constexpr):
     at = tl.arange(0, N)
     total = tl.zeros((N,), tl.float32)

@@ -25,6 +25,16 @@ def twice(x, out, n, BLOCK: tl.constexpr):
 
 
 @wb.jit
+def twice_everywhere(x, out, n, BLOCK: tl.constexpr):
+    """The same without masks, and of one number."""
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    before = tl.load(x + offsets) + tl.load(x)
+    tl.extra.cuda.gdc_wait()
+    after = tl.load(x + offsets) + tl.load(x)
+    tl.store(out + offsets, before + after)
+
+
+@wb.jit
 def once(x, out, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out + offsets, tl.load(x + offsets, offsets < n), offsets < n)
@@ -90,6 +100,13 @@ def test_a_load_behind_the_wait_stays_there_though_nobody_writes_what_it_reads()
     ]  # fmt: skip
     assert kernel.launch.early
     assert unheard(kernel) == []
+
+
+def test_what_was_loaded_before_the_wait_is_loaded_again_behind_it() -> None:
+    kernel = small(twice_everywhere, launch_pdl=True)
+    found = rows(kernel, "griddepcontrol.wait", "ld.global")
+    where = found.index("griddepcontrol.wait")
+    assert found[:where] == found[where + 1 :] == ["ld.global"] * 2
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,20 @@ ACROSS_WARPS = {
             for k in range(n):
                 tl.store(x_ptr + k + i, tl.load(x_ptr + k + i) + i)
         """,
+    "windows that share one element from round to round": """
+        def kernel(x_ptr, n):
+            i = tl.arange(0, 512)
+            for k in range(n):
+                tl.store(x_ptr + 511 * k + i, tl.load(x_ptr + 511 * k + i) + i)
+        """,
+    "a small tile that all warps read and one writes": """
+        def kernel(x_ptr, n):
+            i = tl.arange(0, 16)
+            x = tl.load(x_ptr + i)
+            tl.store(x_ptr + i, x + 1)
+            j = tl.arange(0, 64)
+            tl.store(x_ptr + 64 + 64 * i[:, None] + j[None, :], x[:, None] + j[None, :])
+        """,
     "the same place in the next round": """
         def kernel(x_ptr, n):
             i = tl.arange(0, 512)
@@ -335,6 +349,12 @@ OVERLAPPING = {
                 tl.store(y_ptr + k * 256 + i, x + 1)
                 total += x
             tl.store(y_ptr + n * 256 + i, total)
+        """,
+    "equal offsets, in turn": """
+        def kernel(x_ptr, y_ptr, n):
+            i = tl.arange(0, 512)
+            tl.store(y_ptr + i, i)
+            tl.store(x_ptr + 2048 + i, tl.load(x_ptr + i) + 1)
         """,
     "where it lies is loaded": """
         def kernel(x_ptr, y_ptr, n):

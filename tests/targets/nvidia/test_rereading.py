@@ -32,6 +32,10 @@ ONCE = TWICE.replace("x_ = tl.load(row + at", "x_ = tl.load(row + 4 * n + at")
 SHORTER = TWICE.replace("range(0, n, BLOCK):", "range(0, n // 2, BLOCK):", 1)
 NARROW = TWICE.replace("row + at", "row + 3 * at")
 COMMON = TWICE.replace("x + tl.program_id(0) * n", "x")
+#: What the first loop does with a row is no reading.
+WRITTEN = TWICE.replace(
+    "total += tl.load(row + at, mask=at < n, other=0.0)", "tl.store(row + at, total, mask=at < n)"
+)
 EITHER = """
 def either(x, w, o, n, step, BLOCK: tl.constexpr):
     row = x + tl.program_id(0) * n
@@ -60,7 +64,7 @@ def test_a_row_that_is_read_again_is_told_with_what_all_programs_read():
     assert rows_from_data(rows.to_data()) == rows
 
 
-@pytest.mark.parametrize("text", [ONCE, SHORTER, NARROW, COMMON, EITHER])
+@pytest.mark.parametrize("text", [ONCE, SHORTER, NARROW, COMMON, WRITTEN, EITHER])
 def test_of_other_rows_nothing_is_told(text: str):
     assert "rows" not in compiled(text).launch.extra
 

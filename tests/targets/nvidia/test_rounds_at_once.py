@@ -50,9 +50,13 @@ def by_fours(
                 if HOW == "quotient":
                     at = 2 * r + s + (r + s) // 2
                 row = (C + 1 if HOW == "unaligned" else C) * 4
-                w = tl.load(
-                    w_ptr + n[None, :] * row + c[:, None] * 4 + at, volatile=HOW == "volatile"
-                )
+                place = w_ptr + n[None, :] * row + c[:, None] * 4 + at
+                if HOW == "others":
+                    w = tl.load(place, mask=c[:, None] < C, other=1.0)
+                elif HOW == "odd mask":
+                    w = tl.load(place, mask=c[:, None] < C - 3, other=0.0)
+                else:
+                    w = tl.load(place, volatile=HOW == "volatile")
                 acc = tl.dot(x, w, acc)
     tl.store(out_ptr + m[:, None] * N + n[None, :], acc)
 
@@ -124,7 +128,10 @@ def test_what_does_not_fit_is_loaded_in_each_round(chip: str, taps: int, warps: 
     assert "rounds that read one run of memory are not copied at once: that does not fit" in said
 
 
-@pytest.mark.parametrize("how", ["plain", "square", "xor", "quotient", "unaligned", "volatile"])
+@pytest.mark.parametrize(
+    "how",
+    ["plain", "square", "xor", "quotient", "unaligned", "volatile", "others", "odd mask"],
+)
 def test_only_runs_of_memory_are_copied_at_once(how: str):
     """Strides that are numbers are no question; rounds that go elsewhere load for themselves."""
     blocks = {"HOW": how, "M": 64, "N": 32, "BLOCK": 32}
@@ -136,6 +143,8 @@ def test_only_runs_of_memory_are_copied_at_once(how: str):
     x, w = (draw.integers(-3, 4, size).astype(np.float16) for size in ((64, 64), (32 * 65 * 4,)))
     out = np.full((64, 32), np.nan, np.float32)
     run_module(module, (1, 1, 1), [x, w, out, 64])
+    if how == "odd mask":
+        x[:, 61:] = 0
     at = {"square": (0, 1, 2, 3), "xor": (1, 0, 3, 2), "quotient": (0, 1, 2, 4)}.get(how, range(4))
     row = 260 if how == "unaligned" else 256
     places = np.arange(32)[:, None] * row + np.arange(64) * 4

@@ -8,23 +8,28 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.kernels import attention_forward
 from tests.passes.corpus import tile_ir
 from tests.passes.meaning import meaning
 from tests.passes.pipelines import with_barriers
+from tests.targets.nvidia import lanes
 from tests.targets.nvidia.persistent import SM_90A, attention_arguments, attention_before, staying
 from tests.targets.nvidia.protocol import record, walks
 from tests.targets.nvidia.test_ptx import needs_ptxas
 from tests.targets.nvidia.test_specialised import planted
-from workbench.ir import Builder, Module, Op, rebuild, walk
+from workbench.analysis.affine import tile_forms
+from workbench.ir import Builder, Module, Op, parse_module, rebuild, walk
 from workbench.ops import For
 from workbench.passes.manager import Recorder, Remarks
 from workbench.passes.pipeline import tile_passes
 from workbench.targets.nvidia.ops import AwaitTurn, PassTurn, WaitProducts, WarpgroupDot
 from workbench.targets.nvidia.passes.take_turns import take_turns
 from workbench.targets.nvidia.pipeline import build
+from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.simt.lowering import Lowering, Role
 from workbench.targets.simt.ops import BlockBarrier, roles_of
 
 Said = list[str]
@@ -152,3 +157,46 @@ def test_a_group_waits_where_another_only_arrives():
     ptx = built.texts["ptx"]().text
     assert len(re.findall(r"(?:bar|barrier\.cta)\.arrive\S*\s+\S+, 256;", ptx)) == 2
     assert (built.assemble().resources.barriers or 0) >= 5
+
+
+_BARRIER = r"@llvm.nvvm.barrier.cta.(\w+).aligned.count"
+
+
+class _Written(lanes.Block):
+    """Straight-line code around barriers: what each warp waits at and tells, in order."""
+
+    def __init__(self, warps: int) -> None:
+        super().__init__(lanes.Memory(1, [], 32 * warps), {})
+        self.calls: list[tuple[str, Any]] = []
+
+    def step(self, line: str) -> None:
+        if found := re.match(rf"call void {_BARRIER}\(i32 (.*), i32 256\)", line):
+            self.calls.append((found[1], self.value(found[2])[::32]))
+        elif found := re.match(r"(%\S+) = select i1 (\S+), i32 (\S+), i32 (\S+)$", line):
+            name, holds, *both = found.groups()
+            self.values[name] = np.where(self.value(holds, 1), *map(self.value, both))
+        elif not line.startswith("br "):
+            super().step(line)
+
+
+@pytest.mark.parametrize("groups", [2, 3])
+def test_each_group_tells_the_next_one_and_the_last_tells_the_first(groups: int):
+    """Barriers of their own: nobody else waits at one of these."""
+    module = parse_module("kernel @k() {num_warps = 4} {\n  tile.return\n}")
+    low = Lowering(module, SM_90A, {}, tile_forms(module))
+    low.role = Role(0, 4 * groups, 1, low.warp)
+    for op in (PassTurn(groups, first=True), AwaitTurn(groups), PassTurn(groups)):
+        rule = NVIDIA.rule(type(op))
+        assert rule is not None
+        rule(low, op)
+    written = _Written(4 * groups)
+    for line in low.emit.lines:
+        written.step(line.strip())
+    (_, begun), (waits, at), (tells, other) = written.calls
+    own = np.arange(4 * groups) // 4
+    assert (waits, tells) == ("sync", "arrive")
+    assert len(set(at)) == groups
+    assert len(set(zip(own, at, strict=True))) == groups
+    first = dict(zip(own, at, strict=True))
+    assert [first[(group + 1) % groups] for group in own] == other.tolist()
+    assert set(begun) == {first[0]}

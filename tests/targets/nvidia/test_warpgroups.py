@@ -109,7 +109,7 @@ PLANTED = {
         (op.accumulator,) if isinstance(op, WaitProducts) else None
     ),
     "a product reads a slot whose copy is under way": lambda op: (
-        op.changed(pending=op.pending + 1) if isinstance(op, WaitCopies) else None
+        op.changed(pending=op.pending + 1) if isinstance(op, WaitCopies) and op.pending else None
     ),
     "one more product stays in flight than the ring has room for": lambda op: (
         op.changed(in_flight=2) if isinstance(op, WarpgroupDot) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from workbench.analysis.distinct import is_one_to_one
 from workbench.ir import Value, element_of, shape_of
 from workbench.ops import AddPointer, Load, Store
 from workbench.ops.memory import pointee_of
@@ -331,6 +332,8 @@ def store(w: Writer, op: Store) -> None:
 def _all_apart(w: Writer, op: Store, loads: list[Load]) -> str:
     """Return whether each load's tile is the store's own, element by element, or far from it."""
     emit = w.emit
+    form = w.affine.form(op.pointers)
+    alone = form is not None and is_one_to_one(form, shape_of(op.pointers.type))
     low, high, strides = tile_bounds(w, op.pointers)
     verdict = "true"
     for load in loads:
@@ -338,7 +341,7 @@ def _all_apart(w: Writer, op: Store, loads: list[Load]) -> str:
         after = emit.pure(f"icmp sge i64 {first}, {high}")
         before = emit.pure(f"icmp sle i64 {last}, {low}")
         apart = emit.bitwise("or", "i1", after, before)
-        if load.pointers.type == op.pointers.type:
+        if alone and load.pointers.type == op.pointers.type:
             same = emit.pure(f"icmp eq i64 {first}, {low}")
             for one, two in zip(own, strides, strict=True):
                 if one != two:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from math import prod
 
 from workbench.analysis.affine import Affine
+from workbench.analysis.distinct import is_one_to_one
 from workbench.analysis.memory import Memory
 from workbench.ir import Block, Module, Op, Scalar, Value, element_of, shape_of
 from workbench.ops import (
@@ -190,7 +191,8 @@ class Plan:
     def is_apart(self, load: Op, write: Op, *, same_place: bool) -> bool:
         """Say whether a write cannot change what a load reads.
 
-        `same_place`: the write happens element by element right after the element was read.
+        `same_place`: the write happens element by element right after the element was read. Then
+        it may go where the load reads, if no other element of the tile lies there.
         """
         (reading,) = load.own_effects()
         writing = [e for e in write.own_effects() if e.space == "global" and e.writes]
@@ -200,7 +202,9 @@ class Plan:
             return False
         source, target = load.operands[0], write.pointers
         form = self.affine.form(source)
-        return source is target or (form is not None and form == self.affine.form(target))
+        if form is None or not is_one_to_one(form, shape_of(source.type)):
+            return False
+        return source is target or form == self.affine.form(target)
 
     # -- cost -----------------------------------------------------------------------------
     def sinks(self, value: Value) -> frozenset[Op]:

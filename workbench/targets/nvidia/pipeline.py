@@ -18,6 +18,7 @@ from workbench.passes.load_once import load_once
 from workbench.passes.manager import Recorder, Remarks, begin
 from workbench.passes.pipeline import narrow
 from workbench.passes.repeated_rows import multiply_rows_once
+from workbench.passes.select_extremes import select_extremes
 from workbench.passes.sums_to_products import multiply_broadcast_tiles
 from workbench.source import KernelError
 from workbench.source.depth import deep
@@ -66,6 +67,7 @@ from workbench.targets.nvidia.toolchain import (
     missing,
 )
 from workbench.targets.nvidia.warpgroup_choice import options_for_turned
+from workbench.targets.nvidia.wide_sums import with_wide_sums
 from workbench.targets.objects import code_bytes
 from workbench.targets.simt.kernel import expand, lower, parameters_of
 from workbench.targets.simt.lowering import Lowering
@@ -319,7 +321,7 @@ def _ptx(state: State) -> State:
     start = time.perf_counter()
     unit = machine(state.unit, state.llvm)
     with explained(state.module, state.llvm, unit, state.ops):
-        ptx = assembly(state.llvm, unit)
+        ptx = with_wide_sums(assembly(state.llvm, unit))
     state.recorder.times["ptx"] = (time.perf_counter() - start) * 1e3
     return replace(state, ptx=ptx)
 
@@ -485,6 +487,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
     module = recorder.run("multiply-rows-once", multiply_rows_once, module, "gpu")
     module = recorder.run("load-once", load_once, module, "gpu")
     module = recorder.run("float-differences", float_differences, module, "gpu")
+    module = recorder.run("select-extremes", select_extremes, module, "gpu")
     split = partial(split_full_blocks, chip=unit)
     module = recorder.run("split-full-blocks", split, module, "gpu")
     module = recorder.run("accumulate-products", accumulate_products, module, "gpu")

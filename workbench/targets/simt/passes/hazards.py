@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from math import inf, prod
 
 from workbench.analysis.affine import Affine, tile_forms
+from workbench.analysis.distinct import ends_of, is_one_to_one, moving_part, without_steps
 from workbench.analysis.forms import Atom, Form, Monomial
 from workbench.analysis.memory import Memory
 from workbench.ir import Effect, Module, Op, Pointer, Value, element_of, layout_of, shape_of, walk
@@ -31,9 +31,6 @@ from workbench.targets.simt.corners import is_known
 
 #: Names that mean one thing throughout a program.
 _FIXED = frozenset(("arg", "pid", "programs", "x"))
-
-#: The largest numbers of what is never below 0.
-_LARGEST: dict[str, int] = dict.fromkeys(("pid", "programs", "trip"), (1 << 31) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +127,7 @@ class Hazards:
         if p is None or q is None or reach is None or a - p != b - q:
             return None
         size = (reach[1] - reach[0] + 1) * pointee_of(one.through.type).itemsize
-        alike = self._same_layout(one, two) and _is_one_to_one(a, shape_of(one.through.type))
+        alike = self._same_layout(one, two) and is_one_to_one(a, shape_of(one.through.type))
         return Doubt(starts[0], starts[1], size, but_equal=alike)
 
     def overlap(self, first: Access, second: Access) -> Overlap | None:
@@ -192,7 +189,7 @@ class Hazards:
         if a != b or not Hazards._same_layout(one, two):
             return False
         assert one.through is not None
-        return _is_one_to_one(a, shape_of(one.through.type))
+        return is_one_to_one(a, shape_of(one.through.type))
 
     @staticmethod
     def _same_layout(one: Effect, two: Effect) -> bool:
@@ -218,8 +215,8 @@ class Hazards:
 
     def _are_apart_in_steps(self, one: Value, two: Value, a: Form, b: Form, size: int) -> bool:
         """Say so of what is left without steps of a size; 0: of all."""
-        mine, theirs = (_less(form, size) for form in (a, b))
-        distance = (mine - _moving(mine) - theirs + _moving(theirs)).constant
+        mine, theirs = (without_steps(form, size) for form in (a, b))
+        distance = (mine - moving_part(mine) - theirs + moving_part(theirs)).constant
         here, there = _reach(mine, one), _reach(theirs, two)
         if distance is None or here is None or there is None:
             return False
@@ -244,7 +241,7 @@ class Hazards:
         step = _step(a, loop)
         if not step or step != _step(b, loop) or not self._stay(a, loop) or not self._stay(b, loop):
             return False
-        distance = (b - _moving(b) - a + _moving(a)).constant
+        distance = (b - moving_part(b) - a + moving_part(a)).constant
         before, now = _reach(a, one), _reach(b, two)
         if distance is None or before is None or now is None:
             return False
@@ -332,16 +329,11 @@ def _names(atom: Atom, loop: Op) -> bool:
     return any(_names(inner, loop) for part in atom.parts for inner in part.atoms())
 
 
-def _less(form: Form, size: int) -> Form:
-    """Return a form without the terms that count in steps of a size; with 0 all of it."""
-    return Form({m: c for m, c in form.terms.items() if not size or c % size})
-
-
 def _reach(form: Form, pointers: Value) -> tuple[int, int] | None:
     """Return how far below and above its fixed part a tile's addresses go, in elements."""
     low = high = 0
-    for monomial, coefficient in _moving(form).terms.items():
-        ends = _ends(monomial[0], shape_of(pointers.type)) if len(monomial) == 1 else None
+    for monomial, coefficient in moving_part(form).terms.items():
+        ends = ends_of(monomial[0], shape_of(pointers.type)) if len(monomial) == 1 else None
         if ends is None:
             return None
         far = [coefficient * end for end in ends]
@@ -349,98 +341,11 @@ def _reach(form: Form, pointers: Value) -> tuple[int, int] | None:
     return low, high
 
 
-def _is_one_to_one(form: Form, shape: tuple[int, ...]) -> bool:
-    """Say whether the elements of a tile have addresses of their own.
-
-    Straight along each axis, each step farther than all smaller ones reach together; a quotient
-    counts with its remainder, which together are what was divided.
-    """
-    steps: list[tuple[int, float]] = []  # how far one goes, how often
-    axes: set[int] = set()
-    parts: dict[tuple[Form, Form], dict[str, int]] = {}
-    for monomial, coefficient in _moving(form).terms.items():
-        moving = [atom for atom in monomial if atom.axes]
-        if len(moving) != 1:
-            return False
-        (atom,) = moving
-        if atom.kind == "x":
-            axis: int = atom.key
-            axes.add(axis)
-            if len(monomial) == 1:
-                steps.append((abs(coefficient), shape[axis] - 1))
-        elif atom.kind in ("div", "rem") and len(monomial) == 1:
-            divided, divisor = atom.parts
-            parts.setdefault((divided, divisor), {})[atom.kind] = abs(coefficient)
-        else:
-            return False
-    for (divided, divisor), found in parts.items():
-        number = divisor.constant
-        if len(found) != 2 or not number or not _is_one_to_one(divided, shape):
-            return False
-        axes |= divided.axes
-        spread = _span(divided, shape)
-        up = _counts_up(divided, shape)
-        steps.append((found["rem"], (abs(number) - 1) * (1 if up else 2)))
-        begun = bool(_less(divided - _moving(divided), abs(number)).terms)  # amid a quotient
-        steps.append((found["div"], inf if spread is None else spread // abs(number) + begun))
-    reach = 0.0
-    for far, often in sorted(steps):
-        if far <= reach:
-            return False
-        reach += far * often
-    return all(extent == 1 or axis in axes for axis, extent in enumerate(shape))
-
-
-def _span(form: Form, shape: tuple[int, ...]) -> int | None:
-    """Return how far apart two numbers of a form may be; None if nobody knows."""
-    far = 0
-    for monomial, coefficient in _moving(form).terms.items():
-        ends = _ends(monomial[0], shape) if len(monomial) == 1 else None
-        if ends is None:
-            return None
-        far += abs(coefficient) * (ends[1] - ends[0])
-    return far
-
-
-def _ends(atom: Atom, shape: tuple[int, ...]) -> tuple[int, int] | None:
-    """Return the least and the largest number that a coordinate or a remainder may be."""
-    if atom.kind == "x":
-        axis: int = atom.key
-        return 0, shape[axis] - 1
-    divisor = atom.parts[1].constant if atom.kind == "rem" else None
-    if not divisor:
-        return None
-    most = abs(divisor) - 1
-    return (0 if _counts_up(atom.parts[0], shape) else -most), most
-
-
-def _counts_up(form: Form, shape: tuple[int, ...]) -> bool:
-    """Say whether a form is a sum of what is never below 0, and never wraps to it in 64 bits."""
-    most = 0
-    for monomial, coefficient in form.terms.items():
-        if coefficient < 0 or any(atom.kind not in (*_LARGEST, "x") for atom in monomial):
-            return False
-        most += coefficient * prod(_largest(atom, shape) for atom in monomial)
-    return most < 1 << 63
-
-
-def _largest(atom: Atom, shape: tuple[int, ...]) -> int:
-    if atom.kind == "x":
-        axis: int = atom.key
-        return shape[axis] - 1
-    return _LARGEST[atom.kind]
-
-
 def _stays_fixed(atom: Atom) -> bool:
     """Say whether an atom means one thing throughout a program, or is made of such."""
     if atom.kind in _FIXED:
         return True
     return bool(atom.parts) and all(_stays_fixed(a) for part in atom.parts for a in part.atoms())
-
-
-def _moving(form: Form) -> Form:
-    """Return the part of a form that moves along the tile."""
-    return Form({m: c for m, c in form.terms.items() if any(atom.axes for atom in m)})
 
 
 def words_of(first: Access, second: Access) -> str:
