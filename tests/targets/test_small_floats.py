@@ -53,7 +53,8 @@ def expected(element: Scalar) -> np.ndarray:
     with np.errstate(all="ignore"):
         weak = round_to(0.3, element)
         floats = [a * weak if f is None else f(a, b) for f in FLOATS.values()]
-        chosen = [text.startswith("tl.m") for text in FLOATS]
+        # A choice of one is not rounded, nor is a change of sign: both are among the codes.
+        chosen = [text.startswith(("tl.m", "-")) for text in FLOATS]
         truths = [f(a, b) for f in TRUTHS.values()]
         found = [x if c else np.asarray(round_to(x, element))
                  for x, c in zip(floats, chosen, strict=True)]  # fmt: skip
