@@ -20,11 +20,13 @@ def without_steps(form: Form, size: int) -> Form:
     return Form({m: c for m, c in form.terms.items() if not size or c % size})
 
 
-def is_one_to_one(form: Form, shape: tuple[int, ...]) -> bool:
+def is_one_to_one(form: Form, shape: tuple[int, ...], *, trusting: bool = False) -> bool:
     """Say whether the elements of a tile have addresses of their own.
 
     Straight along each axis, each step farther than all smaller ones reach together; a quotient
     counts with its remainder, which together are what was divided.
+
+    `trusting`: steps that only the launch knows are taken to lead past all others.
     """
     steps: list[tuple[int, float]] = []  # how far one goes, how often
     axes: set[int] = set()
@@ -34,33 +36,51 @@ def is_one_to_one(form: Form, shape: tuple[int, ...]) -> bool:
         if len(moving) != 1:
             return False
         (atom,) = moving
-        if atom.kind == "x":
+        single = len(monomial) == 1
+        if atom.kind == "x" and (single or trusting or shape[atom.key] == 1):
             axis: int = atom.key
             axes.add(axis)
-            if len(monomial) == 1:
+            if single:
                 steps.append((abs(coefficient), shape[axis] - 1))
-        elif atom.kind in ("div", "rem") and len(monomial) == 1:
+        elif atom.kind in ("div", "rem") and single:
             divided, divisor = atom.parts
             parts.setdefault((divided, divisor), {})[atom.kind] = abs(coefficient)
         else:
             return False
     for (divided, divisor), found in parts.items():
         number = divisor.constant
-        if len(found) != 2 or not number or not is_one_to_one(divided, shape):
+        if len(found) != 2 or not number or not is_one_to_one(divided, shape, trusting=trusting):
             return False
         axes |= divided.axes
-        spread = _span(divided, shape)
         up = _counts_up(divided, shape)
         steps.append((found["rem"], (abs(number) - 1) * (1 if up else 2)))
-        fixed = divided - moving_part(divided)
-        begun = bool(without_steps(fixed, abs(number)).terms)  # amid a quotient
-        steps.append((found["div"], inf if spread is None else spread // abs(number) + begun))
+        steps.append((found["div"], _quotients_after_first(divided, abs(number), shape)))
     reach = 0.0
     for far, often in sorted(steps):
         if far <= reach:
             return False
         reach += far * often
     return all(extent == 1 or axis in axes for axis, extent in enumerate(shape))
+
+
+def _quotients_after_first(divided: Form, number: int, shape: tuple[int, ...]) -> float:
+    """Return how many quotients what is divided has at most, less one."""
+    spread = _span(divided, shape)
+    if spread is None:
+        return inf
+    moved = moving_part(divided)
+    # Amid a quotient; whoever counts down from a multiple leaves its quotient at once.
+    begun = bool(without_steps(divided - moved, number).terms)
+    return spread // number + (begun or not _is_least_at_origin(moved, shape))
+
+
+def _is_least_at_origin(form: Form, shape: tuple[int, ...]) -> bool:
+    """Say whether what moves of a form starts at 0 and is never below."""
+    for monomial, coefficient in form.terms.items():
+        ends = ends_of(monomial[0], shape) if len(monomial) == 1 else None
+        if coefficient < 0 or ends is None or ends[0] < 0:
+            return False
+    return True
 
 
 def _span(form: Form, shape: tuple[int, ...]) -> int | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 from workbench.analysis.distinct import is_one_to_one
 from workbench.ir import Value, element_of, shape_of
 from workbench.ops import AddPointer, Load, Store
@@ -26,6 +28,8 @@ from workbench.targets.cpu.writer import Writer, origin
 STREAMED_BYTES = 48 << 20
 #: The metadata node of non-temporal stores.
 STREAM = "!2"
+#: Axes whose strides are looked at in each order.
+_MOST_ORDERED = 3
 
 
 @CHUNKS.lower(AddPointer)
@@ -332,23 +336,51 @@ def store(w: Writer, op: Store) -> None:
 def _all_apart(w: Writer, op: Store, loads: list[Load]) -> str:
     """Return whether each load's tile is the store's own, element by element, or far from it."""
     emit = w.emit
-    form = w.affine.form(op.pointers)
-    alone = form is not None and is_one_to_one(form, shape_of(op.pointers.type))
     low, high, strides = tile_bounds(w, op.pointers)
+    alone: str | None = None
     verdict = "true"
     for load in loads:
         first, last, own = tile_bounds(w, load.pointers)
         after = emit.pure(f"icmp sge i64 {first}, {high}")
         before = emit.pure(f"icmp sle i64 {last}, {low}")
         apart = emit.bitwise("or", "i1", after, before)
-        if alone and load.pointers.type == op.pointers.type:
+        if load.pointers.type == op.pointers.type and not w.plan.is_moved(load, op):
+            alone = alone or _has_no_equal(w, op.pointers, strides)
             same = emit.pure(f"icmp eq i64 {first}, {low}")
+            same = same if alone == "true" else emit.bitwise("and", "i1", same, alone)
             for one, two in zip(own, strides, strict=True):
                 if one != two:
                     equal = emit.pure(f"icmp eq i64 {one}, {two}")
                     same = emit.bitwise("and", "i1", same, equal)
             apart = emit.bitwise("or", "i1", apart, same)
         verdict = apart if verdict == "true" else emit.bitwise("and", "i1", verdict, apart)
+    return verdict
+
+
+def _has_no_equal(w: Writer, pointers: Value, strides: list[str]) -> str:
+    """Return whether the elements of a tile that goes straight have addresses of their own.
+
+    They do where each stride leads past all that the smaller ones reach together, in some order.
+    """
+    emit, a, shape = w.emit, w.arithmetic(0), shape_of(pointers.type)
+    form = w.affine.form(pointers)
+    assert form is not None
+    if is_one_to_one(form, shape):
+        return "true"
+    axes = [axis for axis, extent in enumerate(shape) if extent > 1]
+    bent = any(sum(bool(atom.axes) for atom in monomial) > 1 for monomial in form.terms)
+    if bent or len(axes) > _MOST_ORDERED:
+        return "false"
+    steps = [a.intrinsic("smax", "i64", [s, emit.sub("i64", "0", s)]) for s in strides]
+    verdict = "false"
+    for order in permutations(axes):
+        reach, fine = "0", "true"
+        for axis in order:
+            past = emit.pure(f"icmp sgt i64 {steps[axis]}, {reach}")
+            fine = past if fine == "true" else emit.bitwise("and", "i1", fine, past)
+            far = emit.mul("i64", steps[axis], str(shape[axis] - 1))
+            reach = emit.add("i64", reach, far)
+        verdict = fine if verdict == "false" else emit.bitwise("or", "i1", verdict, fine)
     return verdict
 
 

@@ -29,6 +29,7 @@ from workbench.ops import (
     Elementwise,
     Gather,
     Load,
+    Promise,
     Store,
 )
 from workbench.targets.cpu.table import STATEMENTS
@@ -63,6 +64,7 @@ class Plan:
         self._writes: list[Op] = []
         self._orders: list[Op] = []
         self._sinks: dict[Value, frozenset[Op]] = {}
+        self._moved: dict[Value, frozenset[Op]] = {}
         self._costs: dict[Value, int] = {}
         self._number(module.body, None, 0)
         self._cut_chains()
@@ -201,10 +203,31 @@ class Plan:
         if not same_place or not isinstance(write, Store):
             return False
         source, target = load.operands[0], write.pointers
-        form = self.affine.form(source)
-        if form is None or not is_one_to_one(form, shape_of(source.type)):
+        if source.type != target.type or self.is_moved(load, write):
             return False
-        return source is target or form == self.affine.form(target)
+        form = self.affine.form(target)
+        if form is None or not is_one_to_one(form, shape_of(target.type)):
+            return False
+        return source is target or form == self.affine.form(source)
+
+    def is_moved(self, load: Op, sink: Op) -> bool:
+        """Say whether a sink's element may need another element of a loaded tile than its own."""
+        return sink in self._moved_sinks(load.results[0])
+
+    def _moved_sinks(self, value: Value) -> frozenset[Op]:
+        """Return the sinks that a tile's elements reach in another place of their tile."""
+        known = self._moved.get(value)
+        if known is None:
+            found: set[Op] = set()
+            for user in self.users.get(value, ()):
+                if not self._is_looked_through(user):
+                    continue
+                stays = user.pointwise or isinstance(user, Load | Promise)
+                for result in user.results:
+                    if shape_of(result.type):
+                        found |= self._moved_sinks(result) if stays else self.sinks(result)
+            known = self._moved[value] = frozenset(found)
+        return known
 
     # -- cost -----------------------------------------------------------------------------
     def sinks(self, value: Value) -> frozenset[Op]:
@@ -213,14 +236,19 @@ class Plan:
         if known is None:
             found: set[Op] = set()
             for user in self.users.get(value, ()):
-                shaped = [r for r in user.results if shape_of(r.type)]
-                if self._is_virtual(user) and shaped and user.results[0] not in self.kept:
-                    for result in shaped:
-                        found |= self.sinks(result)
+                if self._is_looked_through(user):
+                    for result in user.results:
+                        if shape_of(result.type):
+                            found |= self.sinks(result)
                 else:
                     found.add(user)
             known = self._sinks[value] = frozenset(found)
         return known
+
+    def _is_looked_through(self, op: Op) -> bool:
+        """Say whether an op's tiles are computed where they are needed."""
+        shaped = any(shape_of(result.type) for result in op.results)
+        return self._is_virtual(op) and shaped and op.results[0] not in self.kept
 
     def cost(self, value: Value) -> int:
         """Return roughly how many instructions an element of a tile takes."""

@@ -127,7 +127,9 @@ class Hazards:
         if p is None or q is None or reach is None or a - p != b - q:
             return None
         size = (reach[1] - reach[0] + 1) * pointee_of(one.through.type).itemsize
-        alike = self._same_layout(one, two) and is_one_to_one(a, shape_of(one.through.type))
+        alike = self._same_layout(one, two) and is_one_to_one(
+            a, shape_of(one.through.type), trusting=True
+        )
         return Doubt(starts[0], starts[1], size, but_equal=alike)
 
     def overlap(self, first: Access, second: Access) -> Overlap | None:
@@ -189,7 +191,7 @@ class Hazards:
         if a != b or not Hazards._same_layout(one, two):
             return False
         assert one.through is not None
-        return is_one_to_one(a, shape_of(one.through.type))
+        return is_one_to_one(a, shape_of(one.through.type), trusting=True)
 
     @staticmethod
     def _same_layout(one: Effect, two: Effect) -> bool:
