@@ -119,3 +119,15 @@ def kernel(p, q):
     tl.store(at, tl.load(at) + 1)
 """
     _same_as_interpreted(text)
+
+
+@pytest.mark.parametrize("columns", [-1, 0, 1, 9, 12, 16])
+@pytest.mark.parametrize("stride", ["s", "9"])
+def test_rows_overlap_by_what_a_mask_leaves_of_them(stride: str, columns: int):
+    text = f"""
+def kernel(p, q, s, n):
+    j = tl.arange(0, 16)[None, :]
+    at = p + tl.arange(0, 8)[:, None] * {stride} + j
+    tl.store(at, tl.load(at, mask=j < n) * 2 + 1, mask=j < n)
+"""
+    _same_as_interpreted(text, 9, columns)

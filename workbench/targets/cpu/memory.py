@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from workbench.analysis.distinct import is_one_to_one
+from workbench.analysis.distinct import is_one_to_one, moving_part
+from workbench.analysis.forms import number
 from workbench.ir import Value, element_of, shape_of
 from workbench.ops import AddPointer, Load, Store
 from workbench.ops.memory import pointee_of
@@ -345,7 +346,7 @@ def _all_apart(w: Writer, op: Store, loads: list[Load]) -> str:
         before = emit.pure(f"icmp sle i64 {last}, {low}")
         apart = emit.bitwise("or", "i1", after, before)
         if load.pointers.type == op.pointers.type and not w.plan.is_moved(load, op):
-            alone = alone or _has_no_equal(w, op.pointers, strides)
+            alone = alone or _has_no_equal(w, op, strides)
             same = emit.pure(f"icmp eq i64 {first}, {low}")
             same = same if alone == "true" else emit.bitwise("and", "i1", same, alone)
             for one, two in zip(own, strides, strict=True):
@@ -357,13 +358,13 @@ def _all_apart(w: Writer, op: Store, loads: list[Load]) -> str:
     return verdict
 
 
-def _has_no_equal(w: Writer, pointers: Value, strides: list[str]) -> str:
+def _has_no_equal(w: Writer, op: Store, strides: list[str]) -> str:
     """Return whether the elements of a tile that goes straight have addresses of their own.
 
     They do where each stride leads past all that the smaller ones reach together, in some order.
     """
-    emit, a, shape = w.emit, w.arithmetic(0), shape_of(pointers.type)
-    form = w.affine.form(pointers)
+    emit, a, shape = w.emit, w.arithmetic(0), shape_of(op.pointers.type)
+    form = w.affine.form(op.pointers)
     assert form is not None
     if is_one_to_one(form, shape):
         return "true"
@@ -372,16 +373,30 @@ def _has_no_equal(w: Writer, pointers: Value, strides: list[str]) -> str:
     if bent or len(axes) > _MOST_ORDERED:
         return "false"
     steps = [a.intrinsic("smax", "i64", [s, emit.sub("i64", "0", s)]) for s in strides]
+    last = _last_stored(w, op)
     verdict = "false"
     for order in permutations(axes):
         reach, fine = "0", "true"
         for axis in order:
             past = emit.pure(f"icmp sgt i64 {steps[axis]}, {reach}")
             fine = past if fine == "true" else emit.bitwise("and", "i1", fine, past)
-            far = emit.mul("i64", steps[axis], str(shape[axis] - 1))
+            far = emit.mul("i64", steps[axis], last[axis])
             reach = emit.add("i64", reach, far)
         verdict = fine if verdict == "false" else emit.bitwise("or", "i1", verdict, fine)
     return verdict
+
+
+def _last_stored(w: Writer, op: Store) -> list[str]:
+    """Return up to where along each axis a store's mask may be on."""
+    a, shape = w.arithmetic(0), shape_of(op.pointers.type)
+    last = [str(extent - 1) for extent in shape]
+    for form in w.affine.conjuncts(op.mask) if op.mask is not None else ():
+        moving = moving_part(form)
+        for axis in moving.axes:
+            if moving == w.affine.coordinate(axis):
+                most = evaluate(w, moving - form - number(1), origin(shape))
+                last[axis] = a.intrinsic("smin", "i64", [last[axis], most])
+    return last
 
 
 def tile_bounds(w: Writer, pointers: Value) -> tuple[str, str, list[str]]:
