@@ -20,13 +20,12 @@ def without_steps(form: Form, size: int) -> Form:
     return Form({m: c for m, c in form.terms.items() if not size or c % size})
 
 
-def is_one_to_one(form: Form, shape: tuple[int, ...], *, trusting: bool = False) -> bool:
+def is_one_to_one(form: Form, shape: tuple[int, ...]) -> bool:
     """Say whether the elements of a tile have addresses of their own.
 
     Straight along each axis, each step farther than all smaller ones reach together; a quotient
-    counts with its remainder, which together are what was divided.
-
-    `trusting`: steps that only the launch knows are taken to lead past all others.
+    counts with its remainder, which together are what was divided. Steps that only the launch
+    knows prove nothing: they may be 0.
     """
     steps: list[tuple[int, float]] = []  # how far one goes, how often
     axes: set[int] = set()
@@ -37,7 +36,7 @@ def is_one_to_one(form: Form, shape: tuple[int, ...], *, trusting: bool = False)
             return False
         (atom,) = moving
         single = len(monomial) == 1
-        if atom.kind == "x" and (single or trusting or shape[atom.key] == 1):
+        if atom.kind == "x" and (single or shape[atom.key] == 1):
             axis: int = atom.key
             axes.add(axis)
             if single:
@@ -49,7 +48,7 @@ def is_one_to_one(form: Form, shape: tuple[int, ...], *, trusting: bool = False)
             return False
     for (divided, divisor), found in parts.items():
         number = divisor.constant
-        if len(found) != 2 or not number or not is_one_to_one(divided, shape, trusting=trusting):
+        if len(found) != 2 or not number or not is_one_to_one(divided, shape):
             return False
         axes |= divided.axes
         up = _counts_up(divided, shape)

@@ -53,6 +53,11 @@ ACROSS_WARPS = {
             x = tl.load(x_ptr + i)
             tl.store(x_ptr + 511 - i, x)
         """,
+    "rows in place that a number of the launch lays over each other": """
+        def kernel(x_ptr, n):
+            p = x_ptr + tl.arange(0, 32)[:, None] * n + tl.arange(0, 16)[None, :]
+            tl.store(p, tl.load(p) + 1)
+        """,
     "a store that is loaded by others": """
         def kernel(x_ptr, n):
             i = tl.arange(0, 512)

@@ -5,7 +5,7 @@ made by one thread or warp for each byte:
 
 - a tile that no two warps hold copies of is accessed by the same warps, element by element, where
   layout and addresses agree, and no two elements have one address (rows apart by a number that only
-  the launch knows are taken not to overlap themselves);
+  the launch knows may overlap themselves);
 - a scalar is written by thread 0; what is read of it is read by all, but where nobody else needs it
   (it only goes into what thread 0 writes), what the others read does not matter;
 - addresses that differ by a number, or that are ranges which do not meet, are apart.
@@ -127,9 +127,7 @@ class Hazards:
         if p is None or q is None or reach is None or a - p != b - q:
             return None
         size = (reach[1] - reach[0] + 1) * pointee_of(one.through.type).itemsize
-        alike = self._same_layout(one, two) and is_one_to_one(
-            a, shape_of(one.through.type), trusting=True
-        )
+        alike = self._same_layout(one, two) and is_one_to_one(a, shape_of(one.through.type))
         return Doubt(starts[0], starts[1], size, but_equal=alike)
 
     def overlap(self, first: Access, second: Access) -> Overlap | None:
@@ -191,7 +189,7 @@ class Hazards:
         if a != b or not Hazards._same_layout(one, two):
             return False
         assert one.through is not None
-        return is_one_to_one(a, shape_of(one.through.type), trusting=True)
+        return is_one_to_one(a, shape_of(one.through.type))
 
     @staticmethod
     def _same_layout(one: Effect, two: Effect) -> bool:
