@@ -465,6 +465,19 @@ def running_averages(x_ptr, out_ptr, BLOCK: tl.constexpr):
     tl.store(out_ptr + i, x)
 
 
+@wb.jit
+def moments_without_weights(mean, squares, count, other, more, others):
+    total, apart = count + others, other - mean
+    return mean + apart * others / total, squares + more + apart * apart, total
+
+
+@planted("K517", 1, lambda: (np.float32([1, 2, 4, 8]), zeros(1, np.float32)), "(input 1)")
+def moments_that_are_wrong(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, BLOCK))
+    _, squares, _ = tl.reduce((x, x * 0.0, x * 0.0 + 1.0), 0, moments_without_weights)  # here
+    tl.store(out_ptr, squares)
+
+
 def _table() -> tuple[Any, ...]:
     x = counted(4)
     return x, np.array([x.ctypes.data + 4]), zeros(1)

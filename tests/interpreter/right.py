@@ -47,6 +47,13 @@ def the_same_stored_twice(out_ptr, BLOCK: tl.constexpr):
     tl.store(out_ptr + tl.arange(0, BLOCK) // 2, 7)
 
 
+@right(1, lambda: (ints(0x7FC00000, -1, 0x7F800001, 0x7FC00000), zeros(1)), [0])
+def unknown_numbers_stored_twice(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    there = (x_ptr + i // 2).to(tl.pointer_type(tl.float32))
+    tl.store(there, tl.load((x_ptr + i).to(tl.pointer_type(tl.float32))))
+
+
 @right(1, lambda: (zeros(2),), [1, 5])
 def added_twice(out_ptr, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
@@ -117,6 +124,38 @@ def mean_and_squares(x_ptr, out_ptr, BLOCK: tl.constexpr):
 def the_last_of_each(x_ptr, out_ptr, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     tl.store(out_ptr + i, tl.associative_scan(tl.load(x_ptr + i), 0, last))
+
+
+@wb.jit
+def running_softmax(most, total, other, more):
+    top = tl.maximum(most, other)
+    return top, total * tl.exp(most - top) + more * tl.exp(other - top)
+
+
+@right(1, lambda: (np.float32([-np.inf, -np.inf, -np.inf, 0]), zeros(1, np.float32)), [0])
+def softmax_of_masked_elements(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, BLOCK))
+    most, _ = tl.reduce((x, x * 0.0 + 1.0), 0, running_softmax)
+    tl.store(out_ptr, most)
+
+
+def _far_from_zero() -> tuple[Any, ...]:
+    x = 1e5 + np.random.default_rng(0).normal(size=64)
+    return x.astype(np.float32), zeros(1)
+
+
+@right(1, _far_from_zero, [100])
+def moments_far_from_zero(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, 16 * BLOCK))
+    mean, _, _ = tl.reduce((x, x * 0.0, x * 0.0 + 1.0), 0, moments)
+    tl.store(out_ptr, ((mean + 500) / 1000).to(tl.int32))
+
+
+@right(1, lambda: (np.float32([2, np.nan, 2, 1]), zeros(2)), [1, 1])
+def places_beside_unknown_numbers(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, BLOCK))
+    tl.store(out_ptr, (tl.argmin(x, 0) < BLOCK).to(tl.int32))
+    tl.store(out_ptr + 1, (tl.argmax(x, 0) < BLOCK).to(tl.int32))
 
 
 # -- locks ----------------------------------------------------------------------------------------

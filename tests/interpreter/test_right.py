@@ -9,6 +9,7 @@ from tests.corpus.sample import Maker, failures, jitted
 from tests.interpreter.right import BLOCK, RIGHT
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize("name", RIGHT)
 def test_nothing_is_found(name: str):
     case = RIGHT[name]

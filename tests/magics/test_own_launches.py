@@ -190,3 +190,61 @@ def test_options_that_belong_to_one_that_is_not_given_say_so(names, options, sai
     result = run_cell(ADD, f"--args x,y,out,1000 --grid 4 --set BLOCK=256 {options}", names)
     runs = [run for record in result.records for run in record.runs]
     assert said in [getattr(run, "why", "") for run in runs]
+
+
+PAIR = """
+@triton.jit
+def more(both, BLOCK: tl.constexpr):
+    at = both[1] + tl.arange(0, BLOCK)
+    tl.store(at, tl.load(at) + tl.load(both[0] + tl.arange(0, BLOCK)))
+
+"""
+
+
+def test_arrays_within_a_tuple_are_put_back(names):
+    result = run_cell(PAIR + "more[(1,)]((x, out), BLOCK=512)\n", "--bench", names)
+    assert result.bench
+    assert np.array_equal(names["out"][:512], names["x"][:512])
+
+
+def test_a_view_that_changes_afterwards_is_put_back_all_the_same(names):
+    torch = pytest.importorskip("torch")
+    names["t"] = torch.zeros(1000)
+    launch = "total[(4,)](x, t[3:], 1000, BLOCK=256)\nkept = t.clone()\nt.data = torch.ones(3)\n"
+    names["torch"] = torch
+    run_cell(SUM + launch, "--bench", names)
+    assert names["t"].tolist() == [1, 1, 1]
+    assert names["kept"][3] == pytest.approx(names["x"].sum(), rel=1e-3)
+
+
+def test_memory_given_by_its_address_is_not_written_twice(names):
+    cell = SUM.replace("out_ptr +", "").replace(
+        "tl.atomic_add(out_ptr", "tl.atomic_add(out_ptr.to(tl.pointer_type(tl.float32))"
+    )
+    cell += "total[(4,)](x, acc.ctypes.data, 1000, BLOCK=256)\n"
+    result = run_cell(cell, "--no-guard --set num_warps=2", names)
+    said = [getattr(run, "why", "") for record in result.records for run in record.runs]
+    assert any("not launched again: none of its arguments" in why for why in said)
+
+
+def test_a_launch_that_failed_is_not_meant(names):
+    cell = FIXED + (
+        "try:\n    add[(4,)](x, y, out, 5000, BLOCK=2048, target='interpreter')\n"
+        "except Exception as error:\n    failed = error\n"
+    )
+    assert_right(run_cell(cell, '--check "x + y"', names))
+    assert names["failed"].code == "K502"
+
+
+def test_a_reference_made_in_the_cell_is_of_no_launch(names):
+    cell = FIXED.replace("add[(4,)]", "want = x + y\nadd[(4,)]")
+    assert_right(run_cell(cell, '--check "want"', names))
+    timed = "for _ in range(3):\n    add[(1,)](y[:9], y[:9], out[:9], 9, BLOCK=256)\n"
+    assert_right(run_cell(FIXED + timed, '--check "x + y + 0 * want"', names))
+
+
+def test_functions_of_the_host_stay_that(names):
+    cell = FIXED.replace("@triton.jit\n", "").replace("add[(4,)]", "add[(blocks(1000),)]")
+    cell = "def blocks(n):\n    return tl.cdiv(n, 256)\n" + cell
+    assert_right(run_cell(cell, '--check "x + y"', names))
+    assert names["blocks"](1000) == 4

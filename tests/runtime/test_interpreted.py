@@ -116,6 +116,22 @@ def test_prints_are_a_table_by_program(capsys):
     assert "<pre>3.0 4.0 5.0</pre>" in html
 
 
+@wb.jit
+def printed_sum(a, b):
+    tl.device_print("a = ", a)
+    return a + b
+
+
+@wb.jit
+def printing_sums(x_ptr, BLOCK: tl.constexpr):
+    tl.store(x_ptr, tl.reduce(tl.load(x_ptr + tl.arange(0, BLOCK)), 0, printed_sum))
+
+
+def test_what_combines_elements_prints_once_for_each_call():
+    run = printing_sums.interpret[(1,)](np.arange(4, dtype=np.float32), BLOCK=4)
+    assert [row.value for row in run.printed.values((0,), "a = ")] == ["0.0", "1.0", "2.0"]
+
+
 def test_cpu_prints_are_read_alike():
     from workbench.devices.printed import PrintedTable, captured
 

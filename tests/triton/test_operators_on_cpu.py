@@ -46,6 +46,47 @@ def test_one_for_each_side(library, first):
     torch.testing.assert_close(torch.ops.wbtest.either(x.cpu()), 5 * x.cpu())
 
 
+def test_a_kernel_before_the_definition(library):
+    library.impl("early", on_cuda, "CUDA")
+    library.define("early(Tensor x) -> Tensor")
+    x = torch.arange(5.0, device="cuda")
+    torch.testing.assert_close(torch.ops.wbtest.early(x), 2 * x + 1)
+
+
+def test_one_for_the_gradient_on_cuda_alone(library):
+    library.define("through(Tensor x) -> Tensor")
+    library.impl("through", on_cuda, "AutogradCUDA")
+    x = torch.arange(5.0, device="cuda")
+    torch.testing.assert_close(torch.ops.wbtest.through(x), 2 * x + 1)
+    with pytest.raises(NotImplementedError, match="wbtest::through"):
+        torch.ops.wbtest.through(x.cpu())
+
+
+@pytest.mark.parametrize("overload", ["", ".out_of_place"])
+def test_a_gradient_on_cuda_leaves_the_host_alone(library, overload):
+    class Through(torch.autograd.Function):
+        @staticmethod
+        def forward(context, x):
+            with torch._C._AutoDispatchBelowAutograd():
+                return call(x)
+
+        @staticmethod
+        def backward(context, gradient):
+            return gradient * 7
+
+    library.define(f"beside{overload}(Tensor x) -> Tensor")
+    library.impl(f"beside{overload}", Through.apply, "AutogradCUDA")
+    library.impl(f"beside{overload}", on_cuda, "CUDA")
+    library.impl(f"beside{overload}", lambda x: x * 5, "CPU")
+    call = getattr(torch.ops.wbtest.beside, overload[1:] or "default")
+    x = torch.arange(5.0, device="cuda", requires_grad=True)
+    y = call(x)
+    y.sum().backward()
+    torch.testing.assert_close(y, 2 * x + 1)
+    torch.testing.assert_close(x.grad, torch.full_like(x, 7.0))
+    torch.testing.assert_close(call(torch.ones(3)), torch.full((3,), 5.0))
+
+
 @pytest.mark.parametrize("given", [{}, {"device_types": "cuda"}])
 def test_a_custom_op_and_its_gradient(given):
     @torch.library.custom_op("wbtest::mine", mutates_args=(), **given)

@@ -48,5 +48,7 @@ def repeated(op: Reshape, axis: int) -> Value | None:
     shape, few, wide = map(shape_of, (op.result.type, once.source.type, made.result.type))
     if once.axis != axis + 1 or len(few) != len(shape):
         return None
-    fits = wide == (*few[: axis + 1], shape[axis] // few[axis], *few[axis + 1 :])
-    return once.source if fits else None
+    before, (count, *behind) = few[:axis], few[axis:]
+    copies = wide[axis + 1]
+    fits = wide == (*before, count, copies, *behind)
+    return once.source if fits and shape == (*before, count * copies, *behind) else None

@@ -254,9 +254,7 @@ class ProgramFrame:
             new = bits if part.lanes is None else bits[part.lanes]
             if watcher is not None:
                 same = same_bits(part.places.read(), new)
-                watcher.write(
-                    op, self.number, part.allocation, part.addresses, element.itemsize, same, new
-                )
+                watcher.write(op, self.number, part.allocation, part.addresses, element, same, new)
             if self.waiting:
                 self._step(op, part, part.places.read())
             part.places.write(new)

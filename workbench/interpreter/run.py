@@ -49,7 +49,7 @@ class Watching(Protocol):
         program: int,
         allocation: Allocation,
         addresses: Array,
-        size: int,
+        element: Element,
         same: Array,
         bits: Array,
     ) -> None:

@@ -15,7 +15,8 @@ from workbench.interpreter.memory import Allocation
 from workbench.interpreter.races import Conflict, Races
 from workbench.interpreter.recording import Finding, Race, Severity
 from workbench.interpreter.run import Run
-from workbench.ir import Array, Op
+from workbench.ir import Array, Element, Op
+from workbench.ops.numbers import decode
 from workbench.source import LaunchError, Note, Span
 
 #: Findings of one sort at one op beyond this many say nothing new.
@@ -109,12 +110,13 @@ class Watcher:
         program: int,
         allocation: Allocation,
         addresses: Array,
-        size: int,
+        element: Element,
         same: Array,
         bits: Array,
     ) -> None:
         """A write of bits to live addresses; `same` says where it leaves memory as it was."""
-        for address in _doubled(addresses, size, bits)[:MOST_FINDINGS]:
+        size = element.itemsize
+        for address in _doubled(addresses, element, bits)[:MOST_FINDINGS]:
             if all(effect.order != "plain" for effect in op.own_effects()):
                 break  # an atomic's lanes come one after the other
             name = f"{allocation.name}[{allocation.element_at(int(address))}]"
@@ -197,8 +199,9 @@ def _within(allocation: Allocation) -> Array:
     return found
 
 
-def _doubled(addresses: Array, size: int, bits: Array) -> Array:
+def _doubled(addresses: Array, element: Element, bits: Array) -> Array:
     """Return addresses to which elements of one write go that do not leave the same there."""
+    size = element.itemsize
     steps = np.diff(addresses)
     if not len(steps) or steps.min() >= size or steps.max() <= -size:
         return addresses[:0]
@@ -206,6 +209,9 @@ def _doubled(addresses: Array, size: int, bits: Array) -> Array:
     places, values = addresses[order], bits[order]
     steps = np.diff(places)
     differ = values[1:].view(f"u{bits.itemsize}") != values[:-1].view(f"u{bits.itemsize}")
+    if element.is_float and differ.any():
+        unknown = np.isnan(decode(values, element))
+        differ &= ~(unknown[1:] & unknown[:-1])
     return np.unique(places[1:][(steps < size) & ((steps > 0) | differ)])
 
 

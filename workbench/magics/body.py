@@ -140,18 +140,26 @@ def device_functions(tree: ast.Module) -> list[str]:
 
 
 def undecorated_kernels(tree: ast.Module) -> list[ast.FunctionDef]:
-    """Return the device functions of a cell that launches one of them and decorates none.
+    """Return the functions that a cell launches, and that those call, where it decorates none.
 
     They become kernels when they are defined, as those of a cell that launches nothing do after it.
     """
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     if any(function.decorator_list for function in functions):
         return []
-    names = device_functions(tree)
-    if not _launched_names(tree) & set(names):
-        return []
-    hosts = {function.name for function in functions if _launched_names(function) & set(names)}
-    return [function for function in functions if function.name in set(names) - hosts]
+    found = _launched_names(tree) & set(device_functions(tree))
+    by_name = {function.name: function for function in functions}
+    reached = list(found)
+    while reached:
+        called = {
+            call.func.id
+            for call in ast.walk(by_name[reached.pop()])
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+        }
+        new = called & by_name.keys() - found
+        found |= new
+        reached += new
+    return [function for function in functions if function.name in found]
 
 
 def _launched_names(tree: ast.AST) -> set[str]:

@@ -222,6 +222,10 @@ def _again(
     last = launches.meant[source.function]
     with may_stop():
         plan = again(last, make_plan(request, source, namespace), namespace)
+    lost = launches.why_not_again(source)
+    if lost:
+        own.records[0].runs.append(Skipped(what="the options", why=f"not launched again: {lost}"))
+        return own
     with launches.as_before(source):
         try:
             result = run_plan(without_search(entry), plan, previous_call(source.name))

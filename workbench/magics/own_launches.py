@@ -14,8 +14,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from workbench.bench.arrays import clone, is_array
+from workbench.bench.arrays import is_array
 from workbench.bench.plan import Names, Plan
+from workbench.magics.kept import Kept
 from workbench.magics.options import Request
 from workbench.magics.values import Expression
 from workbench.runtime.jit import LaunchRecord, observing
@@ -23,63 +24,65 @@ from workbench.source import KernelSource, OptionError
 
 MOST_LAUNCHES = 64  # of a cell's own code that are recorded
 
-_Arrays = Sequence[tuple[Any, Any]]
-
 
 @dataclass(slots=True)
 class OwnLaunches:
     """The launches of a cell's own code, the latest last.
 
     Attributes:
+        wanted: the arrays of the notebook that the options speak of, in the moment of the call.
         records: at most `MOST_LAUNCHES`.
-        wanted: what names of the notebook are that the options speak of.
-        meant: by a kernel's Python function, the launch that options are about: the last one of
-            those that got all wanted arrays, else the last one.
-        before: by a kernel's Python function, the arrays that the launch meant wrote, each with a
-            copy of what it held before; only where copies are kept.
+        meant: by a kernel's Python function, the launch that options are about: of those that got
+            most of the wanted arrays, the last one that did not fail.
+        before: by a kernel's Python function, what the memory that this launch writes held before.
     """
 
     wanted: Callable[[], Sequence[Any]] = tuple
     records: list[LaunchRecord] = field(default_factory=list[LaunchRecord])
     meant: dict[Any, LaunchRecord] = field(default_factory=dict[Any, LaunchRecord])
-    before: dict[Any, _Arrays] = field(default_factory=dict[Any, _Arrays])
+    before: dict[Any, Kept] = field(default_factory=dict[Any, Kept])
+    _spare: dict[Any, Kept] = field(default_factory=dict[Any, Kept])
+    _next: tuple[LaunchRecord, Kept] | None = None
 
     def of(self, source: KernelSource) -> list[LaunchRecord]:
         """Return the launches of one kernel."""
         return [one for one in self.records if one.kernel.source.function is source.function]
 
     def keep(self, launch: LaunchRecord) -> None:
-        """Remember a launch that is about to run, and copy what it will overwrite."""
+        """Copy what a launch that is about to run will overwrite, if options may be about it."""
         function = launch.kernel.source.function
         earlier = self.meant.get(function)
-        if earlier is not None and self._fits(earlier) and not self._fits(launch):
-            return
-        self.meant[function] = launch
-        written = [launch.values.get(name) for name in launch.kernel.outputs]
-        arrays = [value for value in written if is_array(value)]
-        self.before[function] = [(one, clone(one)) for one in arrays]
+        self._next = None
+        if earlier is None or self._fitting(launch) >= self._fitting(earlier):
+            self._next = launch, Kept.of(launch, self._spare.pop(function, None))
 
-    def _fits(self, launch: LaunchRecord) -> bool:
+    def ran(self, launch: LaunchRecord) -> None:
+        """Note a launch that has been made."""
+        self.records.append(launch)
+        if self._next is not None and self._next[0] is launch:
+            function = launch.kernel.source.function
+            if function in self.before:
+                self._spare[function] = self.before[function]
+            self.meant[function], self.before[function] = self._next
+
+    def _fitting(self, launch: LaunchRecord) -> int:
         given = {id(value) for value in launch.values.values()}
-        return all(id(array) in given for array in self.wanted())
+        return sum(id(array) in given for array in self.wanted())
+
+    def why_not_again(self, source: KernelSource) -> str:
+        """Return why the launch meant cannot be made again as it was; empty if it can."""
+        return self.before[source.function].lost
 
     @contextmanager
     def as_before(self, source: KernelSource) -> Iterator[None]:
-        """Have the arrays of the launch meant hold what they held before it, for a while."""
-        kept = self.before.get(source.function, ())
-        after = [(array, clone(array)) for array, _ in kept]
+        """Have the memory of the launch meant hold what it held before it, for a while."""
+        kept = self.before[source.function]
+        after = kept.now()
         try:
-            _fill(kept)
+            kept.put_back()
             yield
         finally:
-            _fill(after)
-
-
-def _fill(arrays: _Arrays) -> None:
-    for array, values in arrays:
-        # Not through autograd: a kernel may write a leaf that wants gradients.
-        target = array.detach() if hasattr(array, "detach") else array
-        target[...] = values
+            after.put_back()
 
 
 @contextmanager
@@ -93,7 +96,7 @@ def watched_launches(request: Request, namespace: Mapping[str, Any]) -> Iterator
     with ExitStack() as stack:
 
         def note(launch: LaunchRecord) -> None:
-            seen.records.append(launch)
+            seen.ran(launch)
             if len(seen.records) >= MOST_LAUNCHES:
                 stack.close()
 

@@ -146,33 +146,50 @@ def _merged(
 
 def _grouped(frame: Frame, inputs: Sequence[Value], axis: int, combine: Block) -> Iterator[Broken]:
     """Say where it matters which of three elements that follow each other are combined first."""
-    if combine_function(combine) is not None:
+    if combine_function(combine) is not None or not all(op.pure for op in combine.ops):
         return
     held = [np.moveaxis(frame[v], axis, 0) for v in inputs]
     held = [part.reshape(part.shape[0], -1)[:, :_FEW] for part in held]
     count = min(held[0].shape[0] // 3, _FEW)
     if not count:
         return
+    elements = [element_of(value.type) for value in inputs]
     a, b, c = ([part[k : 3 * count : 3] for part in held] for k in range(3))
     with np.errstate(all="ignore"):
-        left = _merged(frame, combine, _merged(frame, combine, a, b), c)
-        right = _merged(frame, combine, a, _merged(frame, combine, b, c))
-    for number, value in enumerate(inputs):
-        three = np.stack([part[number] for part in (a, b, c)])
-        one, other = (np.broadcast_to(side[number], three.shape[1:]) for side in (left, right))
-        wrong = one != other
-        if element_of(value.type).is_float:
-            found = np.stack([*three, one, other]).astype(np.float64)
-            size = np.abs(found).max(axis=0)
-            near = _NEAR.get(element_of(value.type).bits, np.inf) * size
-            wrong = np.isfinite(size) & (np.abs(found[3] - found[4]) > near)
-        if wrong.any():
-            place = tuple(np.argwhere(wrong)[0])
-            x, y, z, xy, yz = (f"{float(part[place]):.6g}" for part in (*three, one, other))
-            which = f" (input {number})" if len(inputs) > 1 else ""
-            words = f"f(f({x}, {y}), {z}) is {xy}, but f({x}, f({y}, {z})) is {yz}{which}"
-            yield Broken("grouping", words)
-            return
+        ab, bc = _merged(frame, combine, a, b), _merged(frame, combine, b, c)
+        left, right = _merged(frame, combine, ab, c), _merged(frame, combine, a, bc)
+        all_found = [
+            np.stack([np.broadcast_to(side, a[0].shape) for side in sides])
+            for sides in zip(a, b, c, left, right, ab, bc, strict=True)
+        ]
+        floats = [
+            (found.astype(np.float64), element.bits)
+            for found, element in zip(all_found, elements, strict=True)
+            if element.is_float
+        ]
+        known = np.ones(a[0].shape, bool)
+        close = np.zeros(a[0].shape)
+        if floats:
+            # One component may be computed of all, and of the squares of others.
+            size = np.max([np.abs(found).max(axis=0) for found, _ in floats], axis=0)
+            close = max(_NEAR.get(bits, np.inf) for _, bits in floats) * size
+            if len(floats) > 1:
+                close = np.maximum(close, close**2)
+            known = ~np.isnan(size)
+        for number, (found, element) in enumerate(zip(all_found, elements, strict=True)):
+            three, one, other = found[:3], found[3], found[4]
+            if element.is_float:
+                apart = np.abs(one.astype(np.float64) - other.astype(np.float64))
+                wrong = np.isfinite(close) & (apart > close)
+            else:
+                wrong = known & (one != other)
+            if wrong.any():
+                place = tuple(np.argwhere(wrong)[0])
+                x, y, z, xy, yz = (f"{float(part[place]):.6g}" for part in (*three, one, other))
+                which = f" (input {number})" if len(inputs) > 1 else ""
+                words = f"f(f({x}, {y}), {z}) is {xy}, but f({x}, f({y}, {z})) is {yz}{which}"
+                yield Broken("grouping", words)
+                return
 
 
 def _roundings_along(inputs: tuple[Value, ...], axis: int, combine: Block) -> int:

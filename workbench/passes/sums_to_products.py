@@ -96,10 +96,10 @@ def _without_axis(value: Value) -> tuple[Value, int] | None:
     while isinstance(op := value.op, Broadcast | ExpandDims | Cast):
         if isinstance(op, ExpandDims):
             gone.append(op.axis)
-        if isinstance(op, Cast):
-            narrow = element_of(op.source.type) in (F16, BF16)
-            if not narrow:
+        if isinstance(op, Cast):  # only one: another would round
+            if narrow or element_of(op.source.type) not in (F16, BF16):
                 return None
+            narrow = True
         value = op.source
         if narrow and len(gone) == 1:
             break

@@ -35,7 +35,10 @@ class Registering:
     on_host: Callable[[Any], bool]
     #: Whether CUDA is still answered by the CPU.
     pretends: Callable[[], bool]
-    kernels: dict[str, dict[str, Kernel]] = field(default_factory=dict[str, dict[str, Kernel]])
+    #: By operator and what stands before CPU and CUDA in a key ("" or "Autograd").
+    kernels: dict[tuple[str, str], dict[str, Kernel]] = field(
+        default_factory=dict[tuple[str, str], dict[str, Kernel]]
+    )
 
     def replacement(self) -> Callable[..., None]:
         """Return the function that is `Library.impl` meanwhile."""
@@ -48,7 +51,7 @@ class Registering:
             key = dispatch_key or library.dispatch_key
             if fn is self.torch.library.fallthrough_kernel or key in _NOT_RUN or not callable(fn):
                 register(fn)
-            elif key in ("CPU", "CUDA"):
+            elif key.removeprefix("Autograd") in ("CPU", "CUDA"):
                 name = op_name if isinstance(op_name, str) else op_name.name()
                 self._by_side(name if "::" in name else f"{library.ns}::{name}", key, fn, register)
             else:
@@ -57,18 +60,27 @@ class Registering:
         return impl
 
     def _by_side(self, name: str, key: str, fn: Kernel, register: Callable[..., None]) -> None:
-        sides = self.kernels.get(name)
-        there = self.torch._C._dispatch_has_kernel_for_dispatch_key(name, "CPU")
-        if sides is None and there:
+        level = "Autograd" if key.startswith("Autograd") else ""
+        sides = self.kernels.get((name, level))
+        there = self._has(name, f"{level}CPU")
+        if sides is None and (there or (level and self._has(name, level))):
             # Torch's own, which computes for both sides and is not asked by a kernel of Python.
             register(self._inside(fn))
             return
-        if key == "CUDA":
+        side = key.removeprefix(level)
+        if side == "CUDA":
             register(fn)
         if sides is None or not there:  # new, or of a library that is gone
-            sides = self.kernels[name] = {}
-            register(self._chooser(name, sides), "CPU")
-        sides[key] = self._inside(fn)
+            sides = self.kernels[name, level] = {}
+            register(self._chooser(name, level, sides), f"{level}CPU")
+        sides[side] = self._inside(fn)
+
+    def _has(self, name: str, key: str) -> bool:
+        """Say whether an operator, which may not be defined yet, has a kernel for a key."""
+        torch = self.torch._C
+        if not torch._dispatch_has_kernel(name):
+            return False
+        return torch._dispatch_has_kernel_for_dispatch_key(name, key)
 
     def _inside(self, fn: Kernel) -> Kernel:
         @functools.wraps(fn)
@@ -80,10 +92,19 @@ class Registering:
 
         return call
 
-    def _chooser(self, name: str, sides: dict[str, Kernel]) -> Kernel:
+    def _below_autograd(self, name: str, args: Any, given: dict[str, Any]) -> Any:
+        space, _, rest = name.partition("::")
+        base, _, overload = rest.partition(".")
+        packet = getattr(getattr(self.torch.ops, space), base)
+        with self.torch._C._AutoDispatchBelowAutograd():
+            return getattr(packet, overload or "default")(*args, **given)
+
+    def _chooser(self, name: str, level: str, sides: dict[str, Kernel]) -> Kernel:
         def choose(*args: Any, **given: Any) -> Any:
             host = all(self.on_host(tensor) for tensor in self.tensors((*args, *given.values())))
             side = "CPU" if host or not self.pretends() else "CUDA"
+            if side not in sides and level:
+                return self._below_autograd(name, args, given)
             if side not in sides:
                 raise NotImplementedError(
                     f"{name} has no kernel for {side}, where its arguments lie; "

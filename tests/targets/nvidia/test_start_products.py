@@ -121,6 +121,50 @@ def test_in_rings_of_all_kinds(form: str, options: dict[str, Any]):
     simulate(placed, offsets, total, (1,), arguments(3 * N)(), SM_90A)
 
 
+def split_scores(q, r, k, e, v, o, S, FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
+                 D: tl.constexpr):  # fmt: skip
+    m, n, d = tl.arange(0, M), tl.arange(0, N), tl.arange(0, D)
+    a = tl.load(q + m[:, None] * D + d[None, :])
+    b = tl.load(r + m[:, None] * D + d[None, :])
+    acc = tl.zeros((M, D), tl.float32)
+    total = tl.zeros((M,), tl.float32)
+    for i in range(0, S, N):
+        at = i + n
+        kt = tl.load(k + at[None, :] * D + d[:, None], mask=at[None, :] < S, other=0.0)
+        et = tl.load(e + at[None, :] * D + d[:, None], mask=at[None, :] < S, other=0.0)
+        w = tl.load(v + at[:, None] * D + d[None, :], mask=at[:, None] < S, other=0.0)
+        s = tl.dot(a, kt)
+        if FORM == "added":
+            s += tl.dot(b, et)
+        elif FORM == "continued":
+            s = tl.dot(b, et, s)
+        else:
+            s = tl.dot(b, et, tl.dot(a, et, s))
+        s = tl.maximum(s, 0.0)
+        total += tl.sum(s, 1)
+        acc = tl.dot(s.to(tl.float16), w, acc * 0.5)
+    tl.store(o + m[:, None] * D + d[None, :], acc + total[:, None])
+
+
+@pytest.mark.parametrize("options", [{}, {"tma": False}, {"overlap": False}])
+@pytest.mark.parametrize("form", ["added", "continued", "three"])
+def test_scores_of_several_products_are_waited_for(form: str, options: dict[str, Any]):
+    """A product that goes on into the next round stays behind all of those that make its scores."""
+    M, N, D, S = 64, 32, 64, 96
+    types = "*fp16:16 " * 5 + "*fp32:16 i32"
+    names = {"FORM": form, "M": M, "N": N, "D": D}
+    module = tile_ir(split_scores, types, names, num_warps=4, num_stages=3)
+
+    def given() -> list[Any]:
+        counts = (M, M, S, S, S)
+        held = [np.clip(numbers(c * D, np.float16, i), -1, 1) for i, c in enumerate(counts)]
+        return [*held, np.zeros(M * D, np.float32), S]
+
+    asked = {**module.attributes, **options}
+    found = meaning(in_gpu_ir(replace(module, attributes=asked)), (1,), given())
+    assert found == meaning(module, (1,), given())
+
+
 def rounds_of(module: Module) -> list[Op]:
     """Return the products and waits of the loop."""
     (loop,) = [op for op in module.walk() if isinstance(op, For)]

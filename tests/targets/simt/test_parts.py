@@ -242,6 +242,56 @@ def test_sums_of_broadcast_tiles_are_made_in_few_registers():
     assert text.count("fma.rn.f32") >= 15 * 16
 
 
+def sums_of_products(
+    out_ptr, a_ptr, b_ptr, M: tl.constexpr, K: tl.constexpr, N: tl.constexpr
+):  # fmt: skip
+    m, k, n = tl.arange(0, M), tl.arange(0, K), tl.arange(0, N)
+    a = tl.load(a_ptr + m[:, None] * K + k[None, :])
+    b = tl.load(b_ptr + k[:, None] * N + n[None, :])
+    tl.store(out_ptr + m[:, None] * N + n[None, :], tl.sum(a[:, :, None] * b[None, :, :], 1))
+
+
+def sums_in_parts(sizes: tuple[int, int, int], warps: int, **options: Any) -> Module:
+    """Return GPU IR of the pretended machine whose sum takes products some rows at a time."""
+    constants = dict(zip("MKN", sizes, strict=True))
+    signature = "*fp32:16 *fp32:16 *fp32:16"
+    module = tile_ir(sums_of_products, signature, constants, num_warps=warps, **options)
+    module = gpu_ir(_with(module, narrow_index=True), Pretend())
+    (reduce,) = [op for op in module.walk() if isinstance(op, Reduce)]
+    assert parts_of_rows(reduce) is not None
+    return module
+
+
+def _with(module: Module, **options: Any) -> Module:
+    return replace(module, attributes={**module.attributes, **options})
+
+
+@pytest.mark.parametrize(
+    ("sizes", "warps"), [((24, 16, 24), 1), ((12, 32, 48), 4), ((7, 16, 100), 1), ((48, 16, 16), 1)]
+)
+def test_rows_outside_a_tile_are_no_part(sizes: tuple[int, int, int], warps: int):
+    """A thread's last rows may all lie there: before, nobody gave them a register."""
+    module = sums_in_parts(sizes, warps)
+    m, k, n = sizes
+    random = np.random.default_rng(5)
+    a, b = (random.integers(-4, 5, size).astype(np.float32) for size in (m * k, k * n))
+    got = np.full(m * n, -1, np.float32)
+    execute(module, Pretend(), (1,), [got, a, b])
+    assert np.array_equal(got.reshape(m, n), a.reshape(m, k) @ b.reshape(k, n))
+
+
+@pytest.mark.parametrize(("sizes", "warps"), [((16, 16, 32), 1), ((32, 16, 64), 4)])
+def test_exact_sums_in_parts_are_added_up_as_ever(sizes: tuple[int, int, int], warps: int):
+    module = sums_in_parts(sizes, warps, exact=True)
+    m, k, n = sizes
+    random = np.random.default_rng(5)
+    a, b = (random.standard_normal(size).astype(np.float32) for size in (m * k, k * n))
+    want, got = np.zeros((2, m * n), np.float32)
+    run_module(module, (1,), [want, a, b])
+    execute(module, Pretend(), (1,), [got, a, b])
+    assert np.array_equal(want.view(np.uint32), got.view(np.uint32))
+
+
 def _broadcasts(value: Value) -> list[Broadcast]:
     made = value.op
     assert made is not None

@@ -153,7 +153,7 @@ def build(
 def _gpu(state: State) -> State:
     unit, recorder = state.unit, state.recorder
     free = not state.module.attributes.get("num_warps")
-    module = with_options(state.module, recorder.remarks, unit)
+    module = _with(state.module, **_options(state.module, recorder.remarks, unit))
     module = recorder.run("answer-hints", partial(answer_hints, unobeyed=UNOBEYED), module, "tile")
     module = narrow(module, recorder)
     tiles = recorder.run("expand-functions", expand, module, "tile")
@@ -182,6 +182,17 @@ def _gpu(state: State) -> State:
     said = deep(partial(note_pressure, module, recorder.remarks, unit, for_warps))
     recorder.remarks.later(said)
     return replace(state, module=module)
+
+
+def _options(module: Module, remarks: Remarks, unit: Chip) -> dict[str, Any]:
+    """Return the options of a module, with those chosen that the author left open.
+
+    Tiles of products that become matrix products are never made: they are nothing to refuse.
+    """
+    left = multiply_broadcast_tiles(module, Remarks())
+    if left is not module:
+        left = drop_dead(left, Remarks())
+    return dict(with_options(left, remarks, unit).attributes)
 
 
 class _Way:

@@ -19,7 +19,7 @@ from workbench.trace import Rendered
 #: Bytes spilled that cost less than half of the blocks do.
 _FEW_SPILLED = 32
 #: How many blocks are to be resident at least.
-_BLOCKS = re.compile(r"\.minnctapersm \d+\n?")
+_BLOCKS = re.compile(r"\.minnctapersm (\d+)\n?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +44,21 @@ def fitted(ptx: str, chip: Chip, num_warps: int) -> Fitted:
     `.reqntid`. Nor does ptxas always see how many warps begin with, where some give registers to
     others (C7508). Where registers are spilled so that more blocks have some, it is not worth it
     beside products of warpgroups, which wait for each other then. Where warps multiply it is, if
-    few are (12 bytes: paged decoding of 128 keys by eight warps 418 to 373 us on an H100), or none
-    in a loop.
+    none are in a loop, or few are and half of the blocks would be lost (12 bytes: paged decoding of
+    128 keys by eight warps 418 to 373 us on an H100).
     """
     best = Fitted(ptx, assemble(ptx, chip.name))
-    if spilled(best.result) and _BLOCKS.search(ptx):
-        few = spilled(best.result) <= _FEW_SPILLED
-        if "wgmma" not in ptx and (few or not spills_in_loops(best.result.cubin)):
-            return best
-        ptx = _BLOCKS.sub("", ptx, count=1)
+    blocks = _BLOCKS.search(ptx)
+    if spilled(best.result) and blocks is not None:
+        told, ptx = best, _BLOCKS.sub("", ptx, count=1)
+        warps_multiply = "wgmma" not in ptx
+        if warps_multiply and not spills_in_loops(told.result.cubin):
+            return told
         best = Fitted(ptx, assemble(ptx, chip.name))
+        more_than_half = num_warps * (int(blocks[1]) // 2 + 1)
+        halved = best.result.registers > chip.most_registers(more_than_half)
+        if warps_multiply and halved and spilled(told.result) <= _FEW_SPILLED:
+            return told
     first, most = best.result, chip.most_registers(num_warps)
     shared_out = "setmaxnreg" in ptx
     all_used = first.registers >= most - 7 and not shared_out

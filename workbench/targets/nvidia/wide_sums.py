@@ -17,7 +17,7 @@ from typing import NamedTuple
 _PRODUCT = re.compile(r"\tmul\.wide\.([su]32) \t(%rd\d+), (%r\d+), (%r\d+|-?\d+);")
 _SUM = re.compile(r"\tadd\.s64 \t(%rd\d+), (%rd\d+), (%rd\d+);")
 #: An instruction with one result, which comes first.
-_PLAIN = re.compile(r"\t[a-z][\w.:]* \t(%\w+)(?:,.*)?;")
+_PLAIN = re.compile(r"\t[a-z][\w.:]* \t(%\w+)(?:,[^;]*)?;")
 _NAME = re.compile(r"%\w+")
 #: Labels of debug information.
 _MARK = "$L__tmp"

@@ -182,16 +182,21 @@ def _registers_behind(value: Value) -> int:
 
 
 def _by_parts(low: Lowering, op: Reduce, plan: ReducePlan, parts: Parts) -> list[Row]:
-    """Return what a thread's own elements of each row combine to, of an operand in parts."""
+    """Return what a thread's own elements of each row combine to, of an operand in parts.
+
+    An `exact` kernel has its elements combined as if they were there at once. Rows that lie wholly
+    outside the tile have no registers: the last of them follow no part.
+    """
     layout, found = low.layout(parts.operand), list[Row]()
+    in_order = not low.module.attributes.get("exact")
     for registers in parts.registers:
         low.write_part(op, parts.operand, registers)
         left = len(registers)
         while left > 0:
             group = plan.groups[len(found)]
-            found.append(_in_thread(low, op, layout, group, in_order=True))
+            found.append(_in_thread(low, op, layout, group, in_order=in_order))
             left -= len(group)
-    return found
+    return found + [_in_thread(low, op, layout, group) for group in plan.groups[len(found) :]]
 
 
 def across_lanes(low: Lowering, op: Combining, plan: ReducePlan, states: list[Row]) -> list[Row]:

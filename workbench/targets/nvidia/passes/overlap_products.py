@@ -384,7 +384,9 @@ def _runs_once(loop: For, distances: Distances) -> bool:
     if step is None or step <= 0:
         return False
     distance = distances.between(loop.lower, loop.upper)
-    return distance is not None and distance <= step
+    if distance is None or (loop.may_wrap and distance <= 0):
+        return False
+    return distance <= step
 
 
 @dataclass(frozen=True, slots=True)

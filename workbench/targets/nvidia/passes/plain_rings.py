@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from workbench.ir import Op, Value, element_of, layout_of, shape_of
 from workbench.ops import pointee_of
+from workbench.passes.rules import constant_of
 from workbench.targets.nvidia.chip import MOST_REGISTERS, Chip, residency
 from workbench.targets.nvidia.passes.overlap_products import Late, late_product, obstacle
 from workbench.targets.nvidia.passes.ring_loops import Plan
@@ -50,6 +51,9 @@ def going_product(early: Early, found: list[Staged]) -> Late | None:
     ready = all(loop.body.ops.index(op) > first for op in late.chain)
     waits = (rules.later_of(op) for op in loop.body.ops)
     two = sum(later is not None for later in waits) == 2
+    starts = rules.later_of(late.first)
+    if starts is None or constant_of(starts.sums) != 0:
+        return None  # ptxas has it wait for what goes on (C7517): its sums are computed meanwhile
     if obstacle(late, read, rules) or late.before or late.behind or not ready or not two:
         return None
     return late

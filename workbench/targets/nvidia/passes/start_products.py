@@ -97,6 +97,8 @@ class _Writer:
         """Return the ops of a block with products moved up as far as it pays."""
         ops = block.ops
         for product in products[1:]:
+            if self._is_placed(product):
+                continue
             moved = self._up(ops, product, products[0])
             if moved is not None and self._has_room(block, moved):
                 self.remarks.note(
@@ -104,6 +106,14 @@ class _Writer:
                 )
                 ops = moved
         return ops
+
+    def _is_placed(self, product: Op) -> bool:
+        """Say whether how many may go on was decided for a product where it stands (overlap).
+
+        What waits for all but some means those by the order in which they start.
+        """
+        how = self.later(product)
+        return how is not None and bool(how.flight)
 
     def _up(self, ops: Sequence[Op], product: Op, first: Op) -> tuple[Op, ...] | None:
         """Return ops with a product behind the first one, or the last that it must follow."""
