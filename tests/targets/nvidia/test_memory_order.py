@@ -91,11 +91,11 @@ ACROSS_WARPS = {
         """,
     "a small tile that all warps read and one writes": """
         def kernel(x_ptr, n):
-            i = tl.arange(0, 16)
+            i = tl.arange(0, 2)
             x = tl.load(x_ptr + i)
             tl.store(x_ptr + i, x + 1)
-            j = tl.arange(0, 64)
-            tl.store(x_ptr + 64 + 64 * i[:, None] + j[None, :], x[:, None] + j[None, :])
+            j = tl.arange(0, 512)
+            tl.store(x_ptr + 64 + 512 * i[:, None] + j[None, :], x[:, None] + j[None, :])
         """,
     "the same place in the next round": """
         def kernel(x_ptr, n):

@@ -12,9 +12,12 @@ from __future__ import annotations
 from workbench.ir import Module, Op
 from workbench.targets.nvidia.chip import Chip
 from workbench.targets.simt.ops import all_warps, roles_of
+from workbench.targets.simt.parts import registers_of
 
 #: Resident warps beyond which more hide no waiting: four on each of a multiprocessor's schedulers.
 ENOUGH_WARPS = 16
+#: What a loop of products has beside its sums at least: operands and addresses.
+_OTHER_REGISTERS = 24
 
 
 def told_blocks(module: Module, unit: Chip) -> int:
@@ -26,15 +29,18 @@ def told_blocks(module: Module, unit: Chip) -> int:
     off = asked.get("maxnreg") is not None or not asked.get("tell_blocks", True)
     if off or roles_of(module) is not None:
         return 0
-    rules, multiplies = unit.rules, False
+    rules, sums = unit.rules, 0
     for op in module.walk():
         if rules.later_of(op) is not None:
             return 0
-        multiplies = multiplies or (op.repeats and _multiplies(op, unit))
-    if not multiplies:
-        return 0
-    return max(1, ENOUGH_WARPS // all_warps(module))
+        if op.repeats:
+            sums = max(sums, _sums_of(op, unit))
+    warps = all_warps(module)
+    blocks = max(1, ENOUGH_WARPS // warps)
+    return blocks if 0 < sums <= unit.most_registers(warps * blocks) - _OTHER_REGISTERS else 0
 
 
-def _multiplies(loop: Op, unit: Chip) -> bool:
-    return any(unit.rules.staged_of(op) for region in loop.regions for op in region.ops)
+def _sums_of(loop: Op, unit: Chip) -> int:
+    """Return the registers of a thread that the products of a loop add to; 0: it has none."""
+    ops = [op for region in loop.regions for op in region.ops if unit.rules.staged_of(op)]
+    return sum(registers_of(op.result) for op in ops)
