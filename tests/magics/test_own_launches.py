@@ -248,3 +248,20 @@ def test_functions_of_the_host_stay_that(names):
     cell = "def blocks(n):\n    return tl.cdiv(n, 256)\n" + cell
     assert_right(run_cell(cell, '--check "x + y"', names))
     assert names["blocks"](1000) == 4
+
+
+@pytest.mark.parametrize("check", ["--check", '--check "x + y"'])
+def test_an_array_that_is_read_and_written_through_two_parameters(names, check):
+    first = names["x"].copy()
+    launch = "add[(4,)](x, y, x, 1000, BLOCK=256)\n"
+    assert_right(run_cell(ADD + launch, check, names))
+    assert np.array_equal(names["x"], first + names["y"])
+    names["x"] = first
+    whole = "add[(4,)](x, y, x[:], 1000, BLOCK=256)\n"
+    assert_right(run_cell(ADD + whole, check, names))
+
+
+def test_an_array_of_the_notebook_in_another_shape(names):
+    names["square"] = names["x"].reshape(10, 100)
+    launch = "add[(4,)](square.ravel(), y, square.ravel(), 1000, BLOCK=256)\n"
+    assert_right(run_cell(ADD + launch, '--check "(square + y.reshape(10, 100)).ravel()"', names))

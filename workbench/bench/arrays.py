@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -107,6 +107,28 @@ def host_copies(values: Mapping[str, Any]) -> dict[str, Any]:
     given as it is.
     """
     copies: dict[str, Any] = dict(values)
+    for group in _groups(values):
+        _copy_together(values, group, copies, host=True)
+    return copies
+
+
+def copies_of(values: Mapping[str, Any], written: Set[str]) -> dict[str, Any]:
+    """Return arrays where they lie, copies of those that are written or share memory with one.
+
+    Shapes and strides stay, and what shares memory goes on sharing it.
+    """
+    copies: dict[str, Any] = dict(values)
+    for group in _groups(values):
+        if written & {*group}:
+            if len(group) > 1:
+                _copy_together(values, group, copies, host=False)
+            else:
+                copies[group[0]] = clone(values[group[0]])
+    return copies
+
+
+def _groups(values: Mapping[str, Any]) -> Iterator[list[str]]:
+    """Yield the names of arrays, those together that share memory."""
     extents: list[tuple[int, int, str]] = []
     for name, value in values.items():
         held = storage_of(value) if is_array(value) else None
@@ -116,12 +138,12 @@ def host_copies(values: Mapping[str, Any]) -> dict[str, Any]:
     reach = 0
     for low, high, name in sorted(extents):
         if group and low >= reach:
-            _copy_together(values, group, copies)
+            yield group
             group, reach = [], 0
         group.append(name)
         reach = max(reach, high)
-    _copy_together(values, group, copies)
-    return copies
+    if group:
+        yield group
 
 
 def storage_bytes(values: Iterable[Any]) -> int:
@@ -130,8 +152,10 @@ def storage_bytes(values: Iterable[Any]) -> int:
     return sum(storage.end - storage.start for storage in held if storage is not None)
 
 
-def _copy_together(values: Mapping[str, Any], names: list[str], copies: dict[str, Any]) -> None:
-    """Copy arrays that share memory, with all of it."""
+def _copy_together(
+    values: Mapping[str, Any], names: list[str], copies: dict[str, Any], *, host: bool
+) -> None:
+    """Copy arrays that share memory, with all of it; to the `host`, or where they lie."""
     storages: dict[int, Any] = {}
     for name in names:
         value = values[name]
@@ -139,10 +163,12 @@ def _copy_together(values: Mapping[str, Any], names: list[str], copies: dict[str
             storage = value.untyped_storage()
             kept = storages.setdefault(storage.data_ptr(), None)
             if kept is None:
-                kept = storages[storage.data_ptr()] = storage.clone().cpu()
+                kept = storages[storage.data_ptr()] = (
+                    storage.clone().cpu() if host else storage.clone()
+                )
             copies[name] = (
                 value.detach()
-                .new_empty(0, device="cpu")
+                .new_empty(0, device="cpu" if host else value.device)
                 .set_(kept, value.storage_offset(), value.size(), value.stride())
             )
     arrays = [name for name in names if not is_tensor(values[name])]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from workbench.bench.arrays import clone, dtype_of, offset_of, shape_of, to_numpy
+from workbench.bench.arrays import clone, copies_of, dtype_of, offset_of, shape_of, to_numpy
 from workbench.bench.compare import Comparison, compare
 from workbench.bench.guarding import launch_in_time
 from workbench.bench.likely import likely_causes
@@ -73,11 +73,7 @@ def check_launch(
             code="K602",
             hint="store the result through a pointer parameter",
         )
-    written = set(subject.outputs)
-    before = {
-        name: clone(value) if name in written else value
-        for name, value in subject.arguments.items()
-    }
+    before = copies_of(subject.arguments, {*subject.outputs})
     with checking():
         launch_in_time(subject, before, subject.launch)
         synchronize()

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from workbench.bench.arrays import is_array
+from workbench.bench.arrays import bytes_of, is_array, is_tensor, shape_of
 from workbench.bench.plan import Names, Plan
 from workbench.magics.kept import Kept
 from workbench.magics.options import Request
@@ -154,6 +154,40 @@ def _given(grid: Any) -> Callable[[Names], Any]:
     return lambda names: grid
 
 
+def _with_views(
+    reference: Callable[[Names], Any] | None, plan: Plan, namespace: Mapping[str, Any]
+) -> Callable[[Names], Any] | None:
+    """Have a reference see by the notebook's names, too, what arguments held before the launch.
+
+    An array of the notebook in another shape (`x` of a launch with `x.ravel()`) is the argument.
+    """
+    arguments = {_place(v): name for name, v in (plan.arguments or {}).items() if is_array(v)}
+    views = {
+        word: (arguments[_place(value)], shape_of(value))
+        for word, value in namespace.items()
+        if is_array(value) and _place(value) in arguments
+        if word not in plan.words and word not in (plan.arguments or {})
+    }
+    if reference is None or not views:
+        return reference
+    own = reference
+
+    def seen(names: Names) -> Any:
+        held = {word: names[name].reshape(shape) for word, (name, shape) in views.items()}
+        return own({**names, **held})
+
+    return seen
+
+
+def _place(array: Any) -> tuple[Any, ...]:
+    """Return what two arrays have alike that are one in different shapes; else themselves alone."""
+    if not bytes_of(array):
+        return (id(array),)
+    if is_tensor(array):
+        return (array.data_ptr(), bytes_of(array), str(array.dtype), array.is_contiguous())
+    return (array.ctypes.data, array.nbytes, str(array.dtype), bool(array.flags.c_contiguous))
+
+
 def again(launch: LaunchRecord, asked: Plan, namespace: Mapping[str, Any]) -> Plan:
     """Return the plan that makes a launch again as options ask.
 
@@ -173,6 +207,7 @@ def again(launch: LaunchRecord, asked: Plan, namespace: Mapping[str, Any]) -> Pl
         )  # fmt: skip
     return replace(
         asked,
+        reference=_with_views(asked.reference, known, namespace),
         arguments=known.arguments,
         words=known.words,
         grid=asked.grid or known.grid,
