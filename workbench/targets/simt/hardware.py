@@ -204,9 +204,12 @@ class Hardware(ABC):
     def wait_for_warp(self, emit: Emitter) -> None:
         """Let all lanes of a warp wait for each other, and see what was written before."""
 
-    def end_stretch(self, emit: Emitter) -> None:
-        """Have nothing that is written from here on be computed before what was written so far."""
-        del emit  # most assemblers leave loads where they are
+    def end_stretch(self, emit: Emitter, words: Sequence[tuple[int, str]]) -> None:
+        """Have nothing that is written from here on be computed before what was written so far.
+
+        `words`, with their bits, are loaded in front of here and nowhere behind.
+        """
+        del emit, words  # most assemblers leave loads where they are
 
     def wait_for_warps(self, emit: Emitter, number: int | str, warps: int) -> None:
         """Let so many warps of the block wait for each other at barrier `number`, from 1 on.

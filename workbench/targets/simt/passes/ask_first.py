@@ -38,7 +38,7 @@ def ask_first(module: Module, remarks: Remarks, chip: Device) -> Module:
     After:
         %2 = tile.load %0 : tile<512xf16>
         %4 = tile.load %1 : tile<512xf16>
-        gpu.asked
+        gpu.asked {loads = 2}
         %3 = tile.exp [%2] : tile<512xf16>
 
     Needs: layouts. Keeps: every value; loads move past arithmetic and other loads alone.
@@ -53,7 +53,8 @@ class _Writer(Rebuilder):
         super().__init__(module, lambda op, builder: None)
         self.module, self.remarks, self.chip = module, remarks, chip
         self.on = Setting(module, chip)
-        self.last: set[int] = set()
+        #: How many loads an op is the last of.
+        self.last: dict[int, int] = {}
 
     def written(self) -> Module:
         body = self.block(self.module.body)
@@ -78,7 +79,7 @@ class _Writer(Rebuilder):
     def op(self, op: Op) -> None:
         super().op(op)
         if op.id in self.last:
-            self.builder.insert(Asked())
+            self.builder.insert(Asked(loads=self.last[op.id]))
 
     def _is_load(self, op: Op) -> bool:
         """Say whether an op does nothing but read an array, in no order with others."""
@@ -104,17 +105,17 @@ class _Writer(Rebuilder):
                 loads[behind[op]].append(op)
                 behind[op] += 1
         found: dict[Op, None] = {}
-        last: dict[Op, int] = {}
+        last: dict[Op, tuple[int, int]] = {}
         for together in loads:
             needed = _made_of(together, made)
             found.update(dict.fromkeys(op for op in stretch if op in needed))
             rest = any(op not in found for op in stretch)
             if rest and (requests := self._worth_it(together)):
-                last[next(reversed(found))] = requests
-        for op, requests in last.items():
+                last[next(reversed(found))] = requests, len(together)
+        for op, (requests, count) in last.items():
             text = f"{requests} loads of a thread are under way before anything is made of them"
             self.remarks.note(op, text, "applied")
-            self.last.add(op.id)
+            self.last[op.id] = count
         return [*found, *(op for op in stretch if op not in found)] if last else stretch
 
     def _worth_it(self, loads: list[Op]) -> int:
