@@ -103,6 +103,7 @@ def test_what_is_loaded_stays_in_front():
         {"XBLOCK": 4, "R0_BLOCK": 512},
         "sm_90a",
         num_warps=4,
+        num_stages=1,  # else they are for the next round
     )
     found = re.findall(r"\b(LDG|FADD|EXIT)\b", made.asm["sass"])
     first = found.index("LDG")

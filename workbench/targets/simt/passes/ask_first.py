@@ -38,7 +38,7 @@ def ask_first(module: Module, remarks: Remarks, chip: Device) -> Module:
     After:
         %2 = tile.load %0 : tile<512xf16>
         %4 = tile.load %1 : tile<512xf16>
-        gpu.asked {loads = 2}
+        gpu.asked
         %3 = tile.exp [%2] : tile<512xf16>
 
     Needs: layouts. Keeps: every value; loads move past arithmetic and other loads alone.
@@ -53,6 +53,8 @@ class _Writer(Rebuilder):
         super().__init__(module, lambda op, builder: None)
         self.module, self.remarks, self.chip = module, remarks, chip
         self.on = Setting(module, chip)
+        #: The loops around what is written.
+        self.loops = 0
         #: How many loads an op is the last of.
         self.last: dict[int, int] = {}
 
@@ -77,9 +79,13 @@ class _Writer(Rebuilder):
         return super().block(Block(block.arguments, tuple(ops)) if self.last else block)
 
     def op(self, op: Op) -> None:
+        self.loops += op.repeats
         super().op(op)
+        self.loops -= op.repeats
         if op.id in self.last:
-            self.builder.insert(Asked(loads=self.last[op.id]))
+            # What is held in front costs registers. Once in a program other blocks fill the time:
+            # on an H100 24 loads of a straight program 4 % slower, 16 of a round a quarter faster.
+            self.builder.insert(Asked(loads=self.last[op.id] if self.loops else 0))
 
     def _is_load(self, op: Op) -> bool:
         """Say whether an op does nothing but read an array, in no order with others."""
