@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from workbench.ir import BF16, F16, F32, Builder, Module, Op, Value, element_of, rebuild, shape_of
 from workbench.ops import (
     Broadcast,
@@ -14,10 +16,14 @@ from workbench.ops import (
     Transpose,
     combine_function,
 )
+from workbench.passes.cleanup import drop_dead
 from workbench.passes.manager import Remarks
 
 #: The least of both axes of the result, and of the one that is summed, that a dot is worth.
 _LEAST, _LEAST_SUMMED = 8, 16
+#: The least sums of a thread for which its products of f32 come from shared memory: with 16 they
+#: take 8 to 27 % less time on an H100, with 8 the same, with 4 a fifth more.
+_LEAST_SUMS, _LANES = 16, 32
 
 
 def multiply_broadcast_tiles(module: Module, remarks: Remarks) -> Module:
@@ -53,11 +59,15 @@ def multiply_broadcast_tiles(module: Module, remarks: Remarks) -> Module:
     """
     if module.attributes.get("exact"):
         return module
-    fused = module.attributes.get("enable_fp_fusion", True)
+    threads = _LANES * int(module.attributes.get("num_warps", 4))
+
+    def pays(op: Op) -> bool:
+        fused = module.attributes.get("enable_fp_fusion", True)
+        return bool(fused) and prod(shape_of(op.results[0].type)) >= _LEAST_SUMS * threads
 
     def factors(op: Op) -> tuple[_Factor, _Factor] | None:
         found = _factors(op) if isinstance(op, Reduce) else None
-        return found if found and (fused or _narrow(*found)) else None
+        return found if found and (_narrow(*found) or pays(op)) else None
 
     def rewrite(op: Op, builder: Builder) -> Value | None:
         if (found := factors(op)) is None:
@@ -82,7 +92,7 @@ def multiply_broadcast_tiles(module: Module, remarks: Remarks) -> Module:
 
     if not any(factors(op) for op in module.walk()):
         return module
-    return rebuild(module, rewrite)
+    return drop_dead(rebuild(module, rewrite), Remarks())
 
 
 #: A tile of two axes, and whether it is to be transposed.

@@ -190,8 +190,6 @@ def _options(module: Module, remarks: Remarks, unit: Chip) -> dict[str, Any]:
     Tiles of products that become matrix products are never made: they are nothing to refuse.
     """
     left = multiply_broadcast_tiles(module, Remarks())
-    if left is not module:
-        left = drop_dead(left, Remarks())
     return dict(with_options(left, remarks, unit).attributes)
 
 
