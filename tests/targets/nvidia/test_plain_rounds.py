@@ -21,12 +21,14 @@ M, N, K = 16, 64, 16
 
 def summed(
     a_ptr, b_ptr, c_ptr, size, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
-    STORES: tl.constexpr,
+    STORES: tl.constexpr, ASSERTS: tl.constexpr,
 ):  # fmt: skip
     m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
     total = tl.zeros((M, N), tl.float32)
     for start in range(0, size, K):
         at = start + k
+        if ASSERTS:
+            tl.device_assert(at >= 0, "outside")
         a = tl.load(a_ptr + m[:, None] * size + at[None, :], mask=at[None, :] < size, other=0.0)
         b = tl.load(b_ptr + at[:, None] * N + n[None, :], mask=at[:, None] < size, other=0.0)
         total += tl.sum(a[:, :, None] * b[None, :, :], 1)
@@ -35,8 +37,10 @@ def summed(
     tl.store(c_ptr + m[:, None] * N + n[None, :], total)
 
 
-def modules(*, stores: bool = False, **options: Any) -> tuple[Module, Module]:
-    sizes = {"M": M, "N": N, "K": K, "STORES": stores}
+def modules(
+    *, stores: bool = False, asserts: bool = False, **options: Any
+) -> tuple[Module, Module]:
+    sizes = {"M": M, "N": N, "K": K, "STORES": stores, "ASSERTS": asserts}
     module = tile_ir(summed, "*fp32:16 *fp32:16 *fp32:16 i32", sizes, num_warps=2, **options)
     tile = [module, *(after for _, after in tile_steps(module))][-1]
     tile = replace(tile, attributes={**tile.attributes, "narrow_index": True})
@@ -62,8 +66,9 @@ def arguments(size: int) -> list[Any]:
 
 @pytest.mark.parametrize(
     ("options", "count"),
-    # Memory that a round stores to is not read ahead; one stage is nothing ahead.
-    [({}, 2), ({"stores": True}, 0), ({"num_stages": 1}, 0)],
+    # Memory that a round stores to is not read ahead, nor what an assertion stands in front of;
+    # one stage is nothing ahead.
+    [({}, 2), ({"stores": True}, 0), ({"asserts": True, "debug": True}, 0), ({"num_stages": 1}, 0)],
 )
 def test_loads_of_plain_rounds_start_before_them(options: dict[str, Any], count: int):
     before, after = modules(**options)

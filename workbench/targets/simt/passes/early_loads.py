@@ -105,7 +105,7 @@ def loaded_early(early: Early) -> list[Op]:
 def _of_plain_rounds(early: Early) -> list[Op]:
     """Return all loads of a loop without products, where a thread makes some and they are few."""
     known, body = early.known, early.loop.body
-    if any(map(known.rules.staged_of, walk(body))):
+    if any(map(known.rules.staged_of, walk(body))) or any(map(_may_stop, walk(body))):
         return []
     found, requests, registers = list[Op](), 0, 0
     for op in body.ops:
@@ -122,6 +122,11 @@ def _of_plain_rounds(early: Early) -> list[Op]:
         return []
     elsewhere = [v for op in walk(body) if is_written_where_used(op) for v in op.results]
     return found if peak_in(body, elsewhere) + registers <= MOST_ALIVE else []
+
+
+def _may_stop(op: Op) -> bool:
+    """Say whether an op may end the program before what stands behind it is loaded."""
+    return any(effect.space == "outside" for effect in op.own_effects())
 
 
 def _copied(early: Early) -> list[Op]:
