@@ -146,8 +146,6 @@ CASES = [
       for way, block, warps in (("on", 64, 1), ("back", 256, 1), ("on", 512, 4), ("back", 512, 4))),
     Case("column cumsum", scans.column_cumsum, "*fp32:16 *fp32:16 i32 i32",
          {"ROWS": 32, "COLS": 32}, lambda: [numbers(930), np.zeros(930, F32), 30, 31], warps=2),
-    Case("column cumsum of whole rows", scans.column_cumsum, "*fp32:16 *fp32:16 i32:16 i32:16",
-         {"ROWS": 64, "COLS": 64}, lambda: [numbers(4096), np.zeros(4096, F32), 64, 64], warps=4),
     Case("running maxima", scans.row_cummax, "*fp32:16 *fp32:16 *i32:16 i32 i32", {"BLOCK": 256},
          rows(2, 200, F32, I32), (2,), 2),
     *(Case(f"sort {block} warps {warps}", sorting.row_sort, ROW,

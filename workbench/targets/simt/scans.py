@@ -53,8 +53,7 @@ def scan_layouts(
     """Return the layouts in which a scan may work: all threads along its axis, or as few as can be.
 
     In the second, warps and then lanes go along the other axes, and what lanes are left along the
-    axis; threads have longer runs of it, and there is less to exchange between them. In the third
-    only warps go along it, each over a part: lanes read and write whole rows of the other axes.
+    axis; threads have longer runs of it, and there is less to exchange between them.
     """
     others = [d for d in range(len(shape) - 1, -1, -1) if d != axis]
     extent = 1 << (shape[axis] - 1).bit_length()
@@ -74,10 +73,6 @@ def scan_layouts(
         lane = (*own, *absent, *across[:lanes])
         register = (*along[: len(along) - len(own)], *across[lanes + warps :])
         columns = register, lane, tuple(across[lanes : lanes + warps]), ()
-        found.append(LinearLayout.from_flat(columns, shape, "scan"))
-    if warps and len(across) >= lane_bits and len(along) >= warps:
-        own, last = along[: len(along) - warps], along[len(along) - warps :]
-        columns = (*own, *across[lane_bits:]), tuple(across[:lane_bits]), tuple(last), ()
         found.append(LinearLayout.from_flat(columns, shape, "scan"))
     return found
 
