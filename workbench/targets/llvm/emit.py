@@ -71,8 +71,11 @@ class Emitter:
                 return known
         depth = len(self._frames) - 1
         if self._frames[depth][1]:
-            depths = self._depth
-            needed = max((depths.get(n, 0) for n in _NAME.findall(text)), default=0)
+            depths, needed = self._depth, 0
+            for operand in _NAME.findall(text):
+                found = depths.get(operand, 0)
+                if found > needed:
+                    needed = found
             while depth > needed and self._frames[depth][1]:
                 depth -= 1
         name = self._new_name()
