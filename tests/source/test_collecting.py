@@ -19,10 +19,10 @@ def usual():
 
 def test_within_the_block_more_objects_are_made_between_two_searches(usual):
     with rarely_collected():
-        assert gc.get_threshold() == (20_000, *usual[1:])
+        assert gc.get_threshold() == (60_000, *usual[1:])
         with rarely_collected():
-            assert gc.get_threshold() == (20_000, *usual[1:])
-        assert gc.get_threshold() == (20_000, *usual[1:])
+            assert gc.get_threshold() == (60_000, *usual[1:])
+        assert gc.get_threshold() == (60_000, *usual[1:])
     assert gc.get_threshold() == usual
 
 
