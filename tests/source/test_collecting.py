@@ -32,7 +32,7 @@ def test_an_error_ends_it(usual):
     assert gc.get_threshold() == usual
 
 
-@pytest.mark.parametrize("own", [(0, 10, 10), (50_000, 5, 5)])
+@pytest.mark.parametrize("own", [(0, 10, 10), (150_000, 5, 5)])
 def test_who_searches_less_or_never_goes_on_to(own):
     gc.set_threshold(*own)
     with rarely_collected():

@@ -84,12 +84,17 @@ class Edge:
     after: bool = False
 
     def costs(
-        self, sources: list[LinearLayout], targets: list[LinearLayout], chip: Hardware, known: Known
+        self,
+        sources: list[LinearLayout],
+        targets: list[LinearLayout],
+        chip: Hardware,
+        known: Known | None = None,
     ) -> list[list[float]]:
         """Return the estimated cycles of the conversions between layouts of its nodes.
 
-        `known`: what conversions of one chip cost, which is added to.
+        `known`: what conversions of this chip cost, which is added to.
         """
+        known = Known() if known is None else known
         froms: list[LinearLayout | None] = [*sources]
         tos: list[LinearLayout | None] = [*targets]
         if self.after:
