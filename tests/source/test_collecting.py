@@ -58,7 +58,7 @@ def test_the_last_of_several_threads_ends_it(usual):
     with rarely_collected():
         thread.start()
         within.wait()
-    assert gc.get_threshold()[0] == 20_000
+    assert gc.get_threshold()[0] == 60_000
     over.set()
     thread.join()
     assert gc.get_threshold() == usual
@@ -80,7 +80,7 @@ def test_a_child_of_a_fork_searches_as_ever(usual):
     if not child:
         right = gc.get_threshold() == usual
         with rarely_collected():
-            right = right and gc.get_threshold()[0] == 20_000
+            right = right and gc.get_threshold()[0] == 60_000
         os._exit(0 if right and gc.get_threshold() == usual else 1)
     over.set()
     thread.join()
