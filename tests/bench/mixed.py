@@ -77,7 +77,7 @@ NOT_DEEP = (
     *configs((16, 32, 128, 4, 5), (16, 64, 64, 4, 5), (16, 128, 128, 8, 4), (16, 32, 128, 2, 4)),
     *with_options("rounds_together", (16, 32, 128, 2, 8), (16, 32, 128, 4, 8)),
 )
-#: Of ours alone: as many blocks for each multiprocessor but a few, more registers than for 16 warps.
+#: Of ours alone: as many blocks for each multiprocessor but a few, registers as ptxas likes.
 EVEN_DEEP = with_options("no tell_blocks", (16, 112, 256, 4, 3), (16, 128, 256, 4, 3))
 NOT_EVEN_DEEP = configs((16, 128, 256, 4, 2), (16, 32, 256, 2, 3))
 MANY = configs(
