@@ -142,6 +142,7 @@ class Hardware(ABC):
             waiting for it; 0: no such copies.
         stores_matrices: whether a warp stores fragments of 16-bit elements to buffers in shared
             memory as matrices (layouts/matrix_access.py).
+        bounds_halves: whether an instruction takes the smaller ones of two pairs of 16 bits.
         loads_ahead: whether loads that no copy can be are worth their registers rounds ahead.
         most_warps: of one block, a power of two.
         banks: of shared memory.
@@ -155,6 +156,7 @@ class Hardware(ABC):
     widest_bytes: int
     least_copied_bytes: int = 0
     stores_matrices: bool = False
+    bounds_halves: bool = False
     loads_ahead: bool = False
     most_warps: int
     banks: Banks
