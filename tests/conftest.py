@@ -9,12 +9,14 @@ import pytest
 #: Files that take longest, the longest first (tests/run.py prints them). Whoever takes one of them
 #: last works alone while the others have nothing left.
 LONGEST = (
-    "browser/test_lab.py", "notebooks/test_stories.py", "browser/test_page.py",
-    "targets/test_long_sources.py", "corpus/test_corpus.py", "inductor/test_torch_compile.py",
-    "puzzles/test_puzzles.py", "targets/cpu/test_ops.py", "fuzz/test_programs.py",
-    "targets/nvidia/test_persistent.py", "gpu/test_run.py", "targets/nvidia/test_dequantised.py",
-    "files/test_files.py", "analysis/test_affine.py", "targets/test_narrow_integers.py",
-    "targets/nvidia/test_tensor_family.py", "bench/test_compare.py",
+    "notebooks/test_stories.py", "browser/test_lab.py", "browser/test_page.py",
+    "inductor/test_torch_compile.py", "corpus/test_corpus.py",
+    "targets/nvidia/test_tensor_family.py", "puzzles/test_puzzles.py", "targets/cpu/test_ops.py",
+    "targets/nvidia/test_warpgroups.py", "passes/test_promises.py", "files/test_files.py",
+    "targets/test_long_sources.py", "fuzz/test_programs.py", "targets/nvidia/test_persistent.py",
+    "gpu/test_run.py", "targets/nvidia/test_dequantised.py", "analysis/test_affine.py",
+    "targets/test_narrow_integers.py", "bench/test_compare.py", "bench_room/test_reproducer.py",
+    "magics/test_stops.py",
 )  # fmt: skip
 
 

@@ -72,6 +72,10 @@ def main(mode: str) -> int:
     # What pyright and the front end's tools make lives a little longer than node's first room for
     # it: with more room, what is still needed is copied less often (a quarter of pyright's time).
     os.environ.setdefault("NODE_OPTIONS", "--max-semi-space-size=64")
+    # Every processor has a process of tests. Where torch has more threads than one in each, they
+    # wait for one another, and libgomp's look again and again: a third of what such tests take.
+    for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(threads, "1")
     executables = Path(sys.executable).parent
     tools: list[Step] = [
         ("pyright", [str(executables / "pyright"), "--pythonpath", sys.executable]),

@@ -195,6 +195,28 @@ async function open(context, name) {
   return page;
 }
 
+/** The page of journeys that follow each other: JupyterLab takes seconds of a processor to load. */
+let shared;
+
+/** A notebook on the page that the journey before has left, as who works in one JupyterLab opens it. */
+async function openNext(context, name) {
+  if (shared === undefined) {
+    shared = await open(context, name);
+    return shared;
+  }
+  await shared.evaluate((file) => void window.jupyterapp.commands.execute("docmanager:open", { path: file }), name);
+  await idle(shared, name);
+  return shared;
+}
+
+/** Close what is open in JupyterLab, unsaved as it is: the next journey sees nothing of it. */
+async function leave(page) {
+  await page.evaluate(() => {
+    for (const widget of [...window.jupyterapp.shell.widgets("main")]) widget.dispose();
+  });
+  await page.waitForFunction(() => document.querySelector(".wb, .jp-Notebook-cell") === null);
+}
+
 /** Rows marked by pins in each pane of one viewer. */
 const marked = (viewer) =>
   viewer
@@ -228,7 +250,7 @@ async function executed(page, timeout) {
 
 /** The saved notebook: our renderer ahead of text/html, links, keys that stay inside, axe. */
 async function checkSaved(context) {
-  const page = await open(context, "saved.ipynb");
+  const page = await openNext(context, "saved.ipynb");
   await painted(page, 2);
   const times = await page.$$eval("[data-ready]", (all) => all.map((e) => Math.round(e.dataset.ms)));
   console.log("saved: trace -> painted ms", times, "pin", JSON.stringify(await pinLatency(page)));
@@ -258,7 +280,7 @@ async function checkSaved(context) {
   );
   await page.waitForFunction(() => document.querySelector(".wb").style.colorScheme === "light");
   assert.deepEqual(page.errors, []);
-  await page.close();
+  await leave(page);
 }
 
 /** A cell whose text is not that of the trace says so; with its text it does not. */
@@ -280,7 +302,7 @@ async function checkStale(page) {
 
 /** `%diff`, `%follow` and `%step` where they are asked: Compare and both sliders, keys that stay inside. */
 async function checkAsked(context) {
-  const page = await open(context, "asked.ipynb");
+  const page = await openNext(context, "asked.ipynb");
   await page.evaluate(() => void window.jupyterapp.commands.execute("notebook:run-all-cells"));
   await executed(page, 120_000);
   await painted(page, 5);
@@ -318,7 +340,7 @@ async function checkAsked(context) {
   });
   assert.ok(saved.every((size) => size < 400_000), `saved outputs: ${saved}`);
   assert.deepEqual(page.errors, []);
-  await page.close();
+  await leave(page);
 }
 
 /** Compare has the labels that were asked for, and a line of the source is pinned on both sides. */
@@ -459,7 +481,7 @@ async function checkLinks(viewer, name) {
 /** A notebook run from top to bottom: every kernel cell shows a viewer whose panes link. */
 async function checkNotebook(context, file) {
   const name = path.basename(file);
-  const page = await open(context, name);
+  const page = await openNext(context, name);
   const kernels = await page.evaluate(
     () =>
       window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells.filter((cell) =>
@@ -487,7 +509,7 @@ async function checkNotebook(context, file) {
   }
   assert.deepEqual(await axeViolations(page), []);
   assert.deepEqual(page.errors, []);
-  await page.close();
+  await leave(page);
 }
 
 /** A trace file opens in a tab of its own, from the file browser too; what is none says so. */
@@ -531,13 +553,14 @@ try {
   const context = await browser.newContext({ viewport: { width: 1600, height: 1100 } });
   context.setDefaultTimeout(90_000); // other tests run beside
   const journeys = {
-    saved: () => checkSaved(context),
     file: () => checkFile(context),
     notebook7: () => checkNotebook7(context),
     widget: () => checkWidget(context),
+    // All of these on one page.
+    saved: () => checkSaved(context),
     asked: () => checkAsked(context),
     notebook: async () => notebook && checkNotebook(context, notebook),
-    typing: async () => checkTyping(await open(context, "typing.ipynb"), out), // leaves it dark
+    typing: async () => checkTyping(await openNext(context, "typing.ipynb"), out), // leaves it dark
   };
   for (const [name, journey] of Object.entries(journeys)) {
     const wanted = process.env.JOURNEY ?? name; // JOURNEY=typing runs that alone
