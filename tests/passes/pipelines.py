@@ -25,6 +25,7 @@ from workbench.targets.nvidia.passes.overlap_products import overlap_products
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.raise_tma import raise_tma
 from workbench.targets.nvidia.passes.roles import role_partition
+from workbench.targets.nvidia.passes.split_operands import split_operands
 from workbench.targets.nvidia.passes.stage_products import stage_products
 from workbench.targets.nvidia.pipeline import _beside_rings, _gpu_passes
 from workbench.targets.simt.passes.apart import split_by_overlap
@@ -64,6 +65,7 @@ PASSES: dict[str, Pass] = {
     "order-loops": partial(order_loops, chip=SM_80),
     "load-in-own-round": partial(load_in_own_round, chip=SM_80),
     "sums-to-products": multiply_broadcast_tiles,
+    "split-operands": split_operands,
     "multiply-rows-once": multiply_rows_once,
     "load-once": load_once,
     "float-differences": float_differences,

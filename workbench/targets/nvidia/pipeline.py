@@ -43,6 +43,7 @@ from workbench.targets.nvidia.passes.raise_tma import asked, raise_tma
 from workbench.targets.nvidia.passes.reread_operands import reread_operands
 from workbench.targets.nvidia.passes.roles import role_partition
 from workbench.targets.nvidia.passes.rounds_at_once import copy_rounds_at_once, read_in_place
+from workbench.targets.nvidia.passes.split_operands import split_operands
 from workbench.targets.nvidia.passes.stage_products import BLOCKS_WANTED, stage_products
 from workbench.targets.nvidia.passes.start_products import start_products
 from workbench.targets.nvidia.passes.still_read import still_read
@@ -495,6 +496,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
     own = partial(load_in_own_round, chip=unit)
     module = recorder.run("load-in-own-round", own, module, "gpu")
     module = recorder.run("sums-to-products", multiply_broadcast_tiles, module, "gpu")
+    module = recorder.run("split-operands", split_operands, module, "gpu")
     module = recorder.run("multiply-rows-once", multiply_rows_once, module, "gpu")
     module = recorder.run("load-once", load_once, module, "gpu")
     module = recorder.run("float-differences", float_differences, module, "gpu")
