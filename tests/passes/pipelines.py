@@ -16,6 +16,7 @@ from workbench.passes.narrow_index import narrow_index
 from workbench.passes.pipeline import TILE_PASSES, tile_passes
 from workbench.passes.repeated_rows import multiply_rows_once
 from workbench.passes.select_extremes import select_extremes
+from workbench.passes.split_operands import split_operands
 from workbench.passes.sums_to_products import multiply_broadcast_tiles
 from workbench.passes.widen_small_floats import widen_small_floats
 from workbench.targets.nvidia.chip import Chip, chip
@@ -25,7 +26,6 @@ from workbench.targets.nvidia.passes.overlap_products import overlap_products
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.raise_tma import raise_tma
 from workbench.targets.nvidia.passes.roles import role_partition
-from workbench.targets.nvidia.passes.split_operands import split_operands
 from workbench.targets.nvidia.passes.stage_products import stage_products
 from workbench.targets.nvidia.pipeline import _beside_rings, _gpu_passes
 from workbench.targets.simt.passes.apart import split_by_overlap

@@ -19,6 +19,7 @@ from workbench.passes.manager import Recorder, Remarks, begin
 from workbench.passes.pipeline import narrow
 from workbench.passes.repeated_rows import multiply_rows_once
 from workbench.passes.select_extremes import select_extremes
+from workbench.passes.split_operands import split_operands
 from workbench.passes.sums_to_products import multiply_broadcast_tiles
 from workbench.source import KernelError
 from workbench.source.depth import deep
@@ -43,7 +44,6 @@ from workbench.targets.nvidia.passes.raise_tma import asked, raise_tma
 from workbench.targets.nvidia.passes.reread_operands import reread_operands
 from workbench.targets.nvidia.passes.roles import role_partition
 from workbench.targets.nvidia.passes.rounds_at_once import copy_rounds_at_once, read_in_place
-from workbench.targets.nvidia.passes.split_operands import split_operands
 from workbench.targets.nvidia.passes.stage_products import BLOCKS_WANTED, stage_products
 from workbench.targets.nvidia.passes.start_products import start_products
 from workbench.targets.nvidia.passes.still_read import still_read

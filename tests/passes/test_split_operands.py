@@ -14,7 +14,7 @@ from workbench.interpreter.machine import run_module
 from workbench.ir import Module
 from workbench.ops import Dot
 from workbench.passes.manager import Remarks
-from workbench.targets.nvidia.passes.split_operands import split_operands
+from workbench.passes.split_operands import split_operands
 
 N = 16
 PRODUCTS = {"tf32x3": 3, "bf16x3": 3, "bf16x6": 6}
