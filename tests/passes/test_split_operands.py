@@ -12,7 +12,8 @@ import workbench.language as tl
 from tests.passes.corpus import tile_ir
 from workbench.interpreter.machine import run_module
 from workbench.ir import Module
-from workbench.ops import Dot
+from workbench.ops import Constant, Dot
+from workbench.passes.accumulation import accumulate_products
 from workbench.passes.manager import Remarks
 from workbench.passes.split_operands import split_operands
 
@@ -93,6 +94,26 @@ def test_exact_kernels_keep_their_products():
     module = lowered("tf32x3", 16)
     exact = replace(module, attributes={**module.attributes, "exact": True})
     assert split_operands(exact, Remarks()) is exact
+
+
+def summed(a_ptr, c_ptr, P: tl.constexpr):
+    """A product added to a sum."""
+    i = tl.arange(0, 16)
+    at = i[:, None] * 16 + i[None, :]
+    a, c = tl.load(a_ptr + at), tl.load(c_ptr + at)
+    tl.store(c_ptr + at, tl.dot(a, a, c, input_precision=P))
+
+
+@pytest.mark.parametrize("precision", PRODUCTS)
+def test_tensor_cores_do_not_add_to_the_sum(precision: str):
+    """They cut what they add to: a sum of many rounds would lose what the parts are for."""
+    module = split_operands(tile_ir(summed, "*fp32, *fp32", {"P": precision}), Remarks())
+    module = accumulate_products(module, Remarks())
+    starts = [dot.accumulator.op for dot in dots(module)]
+    first, *others = starts
+    assert isinstance(first, Constant)
+    assert first.value == 0
+    assert all(isinstance(op, Dot) for op in others)
 
 
 @pytest.mark.parametrize("precision", PRODUCTS)
