@@ -17,7 +17,6 @@ from workbench.passes.part_quotients import part_quotients
 from workbench.passes.pipeline import TILE_PASSES, tile_passes
 from workbench.passes.repeated_rows import multiply_rows_once
 from workbench.passes.select_extremes import select_extremes
-from workbench.passes.split_operands import split_operands
 from workbench.passes.sums_to_products import multiply_broadcast_tiles
 from workbench.passes.widen_small_floats import widen_small_floats
 from workbench.targets.nvidia.chip import Chip, chip
@@ -66,7 +65,6 @@ PASSES: dict[str, Pass] = {
     "order-loops": partial(order_loops, chip=SM_80),
     "load-in-own-round": partial(load_in_own_round, chip=SM_80),
     "sums-to-products": multiply_broadcast_tiles,
-    "split-operands": split_operands,
     "multiply-rows-once": multiply_rows_once,
     "load-once": load_once,
     "part-quotients": part_quotients,

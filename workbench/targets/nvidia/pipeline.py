@@ -20,7 +20,6 @@ from workbench.passes.part_quotients import part_quotients
 from workbench.passes.pipeline import narrow
 from workbench.passes.repeated_rows import multiply_rows_once
 from workbench.passes.select_extremes import select_extremes
-from workbench.passes.split_operands import split_operands
 from workbench.passes.sums_to_products import multiply_broadcast_tiles
 from workbench.source import KernelError
 from workbench.source.depth import deep
@@ -496,7 +495,6 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
     own = partial(load_in_own_round, chip=unit)
     module = recorder.run("load-in-own-round", own, module, "gpu")
     module = recorder.run("sums-to-products", multiply_broadcast_tiles, module, "gpu")
-    module = recorder.run("split-operands", split_operands, module, "gpu")
     module = recorder.run("multiply-rows-once", multiply_rows_once, module, "gpu")
     module = recorder.run("load-once", load_once, module, "gpu")
     module = recorder.run("float-differences", float_differences, module, "gpu")
