@@ -177,3 +177,39 @@ def test_blocks_that_scales_do_not_fit_are_refused(kernel: Any, named: dict[str,
             {**own, "BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 32, **named}, target="interpreter",
         )  # fmt: skip
     assert raised.value.span is not None
+
+
+def _of_experts(w_ptr, expert_ptr, out_ptr, ROUNDS: tl.constexpr):
+    expert = tl.load(expert_ptr + tl.program_id(0))
+    at = w_ptr + expert * ROUNDS * 16 + tl.arange(0, 16)
+    total = tl.zeros((16,), tl.float32)
+    for _ in range(ROUNDS):
+        total += tl.load(at)
+        at += 16
+    tl.store(out_ptr + tl.program_id(0) * 16 + tl.arange(0, 16), total)
+
+
+@pytest.mark.parametrize("target", ["interpreter", "cpu"])
+def test_a_table_is_named_also_where_a_loop_carries_the_address(target: str):
+    experts = torch.tensor([1, 7], dtype=torch.int32)
+    with guards.guarding(True), pytest.raises(LaunchError, match="past the end of w_ptr") as raised:
+        workbench.jit(_of_experts)[(2,)](
+            torch.ones(2, 4, 16), experts, torch.empty(2, 16), ROUNDS=4, target=target
+        )
+    line = _of_experts.__code__.co_firstlineno + 1
+    assert raised.value.hint
+    assert raised.value.hint.startswith(f"its address is made of what line {line} loads")
+
+
+def test_a_group_of_0_is_remarked():
+    def grouped_scales(scale_ptr, out_ptr, GROUP: tl.constexpr):
+        k = tl.arange(0, 16)
+        tl.store(out_ptr + k % GROUP, tl.load(scale_ptr + k // GROUP))
+
+    named = {0: 2, 16: 0}
+    for group, count in named.items():
+        compiled = workbench.compile(
+            grouped_scales, "*f32, *f32", {"GROUP": group}, target="interpreter"
+        )
+        said = [r for r in compiled.trace.remarks if "by 0 is undefined in Triton" in r.text]
+        assert len(said) == count

@@ -628,8 +628,12 @@ def test_keys_are_the_same_in_another_process(tmp_path):
         "text = sys.stdin.read()\nregister_text('<odd>', text)\n"
         "names = {'triton': triton, '__name__': '__main__'}\n"
         "exec(compile(text, '<odd>', 'exec'), names)\n"
+        "import workbench.language as tl\n"
         "from workbench.source.captures import describe_value\n"
-        "print(names['reads'].cache_key, describe_value(names['q']))"
+        "print(names['reads'].cache_key, describe_value(names['q']))\n"
+        "pointer = tl.pointer_type(tl.float16)\n"
+        "for one in tl.bfloat16, tl.int1, tl.void, pointer, tl.block_type(pointer, (4, 2)):\n"
+        "    print(hash(one) is None, describe_value(one), describe_value((one, 1)))"
     )
     said = {
         subprocess.run(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from workbench.interpreter.memory import PAGE, Allocation, Memory
-from workbench.ir import Op, Value, shape_of
+from workbench.ir import Module, Op, Value, shape_of
 from workbench.source import LaunchError
 
 
@@ -28,7 +28,9 @@ def pointers_of(op: Op) -> Value | None:
     return through if through is not None else getattr(op, "pointers", None)
 
 
-def outside(op: Op, wrong: Wrong, memory: Memory, among: Sequence[Allocation]) -> LaunchError:
+def outside(
+    op: Op, wrong: Wrong, memory: Memory, among: Sequence[Allocation], module: Module
+) -> LaunchError:
     """Return the error for an access of an op.
 
     Args:
@@ -36,6 +38,7 @@ def outside(op: Op, wrong: Wrong, memory: Memory, among: Sequence[Allocation]) -
         wrong: what it did.
         memory: the memory of all arguments.
         among: the allocations that it may touch; none: all.
+        module: where the op stands.
     """
     word = "load" if op.name == "tile.load" else op.name.removeprefix("tile.")
     address, size = wrong.address, wrong.size
@@ -53,7 +56,7 @@ def outside(op: Op, wrong: Wrong, memory: Memory, among: Sequence[Allocation]) -
             hint=f"pass a copy: {nearest.name}.copy()",
         )  # fmt: skip
     notes = [f"{place} is {whole}; {nearest.name} has {nearest.elements} elements"]
-    hint = _hint(op)
+    hint = _hint(op, module)
     inside = int(memory.locate(np.asarray([address]), size)[0])
     outside = "outside every argument" if inside < 0 else f"outside {nearest.name}"
     if nearest.start == nearest.end:
@@ -115,8 +118,8 @@ def _of_the_array(op: Op, size: int, array: Allocation) -> tuple[list[str], str]
     return [], ""
 
 
-def _hint(op: Op) -> str:
-    lines = _loaded_at(op)
+def _hint(op: Op, module: Module) -> str:
+    lines = _loaded_at(op, module)
     if not lines:
         return "mask the access so that every live element lies inside, e.g. mask=offsets < n"
     return (
@@ -125,17 +128,27 @@ def _hint(op: Op) -> str:
     )
 
 
-def _loaded_at(op: Op) -> list[int]:
-    """Return the lines that load what an access computes its address from, at most three."""
+def _loaded_at(op: Op, module: Module) -> list[int]:
+    """Return the lines that load what an access computes its address from, at most three.
+
+    What a loop carries is made of what it starts with and of what comes round.
+    """
+    given: dict[Value, list[Value]] = {}
+    for each in module.walk():
+        for source, receiver in each.flows():
+            given.setdefault(receiver, []).append(source)
     pointers = pointers_of(op)
     work, seen = [pointers] if pointers is not None else [], set[Value]()
     lines: set[int] = set()
     while work and len(lines) < 3:
-        made = work.pop().op
-        if made is None or made.regions or not seen.isdisjoint(made.results):
+        value = work.pop()
+        if value in seen:
             continue
-        seen.update(made.results)
-        if made.name == "tile.load" and made.span is not None:
+        seen.add(value)
+        made = value.op
+        if made is None or made.regions:
+            work += given.get(value, [])
+        elif made.name == "tile.load" and made.span is not None:
             lines.add(made.span.line)
         else:
             work += made.operands

@@ -251,7 +251,7 @@ class Run:
         where = tuple(program[: len(self.module_axes(program))])
         among = [self.global_memory.allocations[number] for number in self.homes(op).numbers]
         wrong = Wrong(where, lane, address, size, write)
-        raise outside(op, wrong, self.global_memory, among)
+        raise outside(op, wrong, self.global_memory, among, self.module)
 
 
 class _Recorder:

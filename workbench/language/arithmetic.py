@@ -141,6 +141,8 @@ def arithmetic(symbol: str, a: Any, b: Any) -> tensor:
         )
     elif symbol in _BITWISE:
         return _bitwise(symbol, a, b, to)
+    if division:
+        _check_divisor(symbol, b, to)
     folded = _folded(symbol, a, b, to)
     if folded is not None:
         return folded
@@ -182,6 +184,13 @@ def _bitwise(symbol: str, a: Any, b: Any, to: dtype) -> tensor:
         left, right = (emit(Bitcast(x, signed_type)) for x in inputs)
         return made(Bitcast(emit(Elementwise("shr", (left, right))), to.element), to)
     return made(Elementwise(_BITWISE[symbol], inputs), to)
+
+
+def _check_divisor(symbol: str, divisor: Any, to: dtype) -> None:
+    number = divisor.constant if isinstance(divisor, tensor) else divisor
+    if number is not None and number == 0 and to.is_int():
+        what = "0" if symbol == "//" else "the dividend"
+        current().remark(f"'{symbol}' by 0 is undefined in Triton (here: it gives {what})")
 
 
 def _check_shift(symbol: str, amount: Any, to: dtype) -> None:

@@ -148,7 +148,9 @@ def _result_dtype(a: tensor, b: tensor, wanted: dtype) -> dtype:
         return int32
     if one == uint8 or not one.is_floating():
         raise KernelTypeError(
-            f"dot takes floats and int8, got {describe(a)}", hint="cast both to tl.int8"
+            f"dot takes floats and int8, got {describe(a)}",
+            hint="cast both to tl.int8 where all numbers are from -128 to 127, else to tl.float16 "
+            "(exact up to 2048) or tl.float64",
         )
     if wanted == bfloat16:
         raise KernelTypeError(

@@ -79,7 +79,6 @@ class dtype:
         self.int_bitwidth: int = 0 if self.element.is_float else self.element.bits
         self.itemsize: int = self.element.itemsize
         self.fp_mantissa_width, self.exponent_bias = _FLOATS.get(name, (0, 0))
-        self._hash = hash(("dtype", name))
 
     @property
     def spelling(self) -> str:
@@ -266,8 +265,10 @@ class dtype:
     def __eq__(self, other: object) -> bool:
         return self is other or (type(other) is dtype and other.name == self.name)
 
+    # Not kept: a kernel's key is made of all that a constant holds, and hashes of words differ
+    # between processes.
     def __hash__(self) -> int:
-        return self._hash
+        return hash(("dtype", self.name))
 
     def __str__(self) -> str:
         return self.name
@@ -292,7 +293,6 @@ class pointer_type(dtype):
         self.int_bitwidth = 0
         self.itemsize = 8
         self.fp_mantissa_width = self.exponent_bias = 0
-        self._hash = hash(("pointer", element_ty, const))
 
     def is_ptr(self) -> bool:
         """Say whether this is a pointer type."""
@@ -319,7 +319,7 @@ class pointer_type(dtype):
         )
 
     def __hash__(self) -> int:
-        return self._hash
+        return hash(("pointer", self.element_ty, self.const))
 
     def __repr__(self) -> str:
         return self.name
@@ -333,7 +333,6 @@ class block_type(dtype):
         self.element_ty = element_ty
         self.shape = shape
         self.name = f"<{list(shape)}, {element_ty.name}>"
-        self._hash = hash(("block", element_ty, shape))
 
     @property
     def scalar(self) -> dtype:
@@ -372,7 +371,7 @@ class block_type(dtype):
         )
 
     def __hash__(self) -> int:
-        return self._hash
+        return hash(("block", self.element_ty, self.shape))
 
     def __repr__(self) -> str:
         return self.name
@@ -386,7 +385,6 @@ class _Void(dtype):
         self.element = Scalar("void", "uint", 0)
         self.primitive_bitwidth = self.int_bitwidth = self.itemsize = 0
         self.fp_mantissa_width = self.exponent_bias = 0
-        self._hash = hash(("dtype", "void"))
 
     def is_void(self) -> bool:
         """Say whether this is the type of no value."""
@@ -400,7 +398,7 @@ class _Void(dtype):
         return isinstance(other, _Void)
 
     def __hash__(self) -> int:
-        return self._hash
+        return hash(("dtype", "void"))
 
 
 class tuple_type:

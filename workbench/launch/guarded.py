@@ -133,7 +133,7 @@ class CheckedCode:
         last = max((axis for axis in range(3) if grid[axis] > 1), default=0)
         size = pointee_of(pointers.type).itemsize
         wrong = Wrong(whole[: last + 1], found[block.LANE], found[block.ADDRESS], size, writes)
-        error = outside(op, wrong, memory, [] if roots.open else among)
+        error = outside(op, wrong, memory, [] if roots.open else among, module)
         total = grid[0] * grid[1] * grid[2]
         error.notes = (
             *error.notes,

@@ -47,6 +47,10 @@ def test_27_accumulators_and_results():
     assert error.message == "dot cannot give bf16"
     error = error_of(product("a.to(tl.float32)"), out=half, x=half, y=half, **sizes)
     assert "dot needs operands of one dtype" in error.message
+    long = np.zeros((16, 16), np.int32)
+    error = error_of(product(), out=long, x=long, y=long, **sizes)
+    assert error.hint is not None
+    assert "tl.int8 where all numbers are from -128 to 127" in error.hint
     both = ", input_precision='ieee', allow_tf32=False"
     assert "both" in error_of(product(more=both), out=half, x=half, y=half, **sizes).message
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.ir import Builder, Op, Scalar, Value, element_of, shape_of
-from workbench.ops import Bitcast, Broadcast, Cast, Constant, Elementwise, ExpandDims, Splat
+from workbench.ops import (
+    Bitcast,
+    Broadcast,
+    Cast,
+    Constant,
+    Elementwise,
+    ExpandDims,
+    Select,
+    Splat,
+)
 from workbench.ops.numbers import round_to
 from workbench.passes.rules.folding import FOLD_CAST
 from workbench.passes.rules.known import constant_of
@@ -62,6 +71,36 @@ def _compared_before(op: Elementwise, builder: Builder) -> Op | None:
     return None
 
 
+def _truth_of_choice(op: Cast, builder: Builder) -> Value | None:
+    """Return the condition that chose between a number and 0, of which only the truth is asked."""
+    found = _choice(op.source)
+    if op.to.kind != "bool" or found is None:
+        return None
+    condition, then, otherwise = found
+    return condition if then and not otherwise else None
+
+
+def _compared_choice(op: Elementwise, builder: Builder) -> Value | None:
+    """Return the condition that chose between a number for which a comparison holds and another."""
+    for place, value in enumerate(op.inputs):
+        found, number = _choice(value), constant_of(op.inputs[1 - place])
+        if found is None or number is None:
+            continue
+        sides = [(one, number)[:: -1 if place else 1] for one in found[1:]]
+        if [bool(op.row.evaluate(*side)) for side in sides] == [True, False]:
+            return found[0]
+    return None
+
+
+def _choice(value: Value) -> tuple[Value, Any, Any] | None:
+    """Return the condition, of the same shape, that chooses which of two known numbers this is."""
+    op = value.op
+    if not isinstance(op, Select) or shape_of(op.condition.type) != shape_of(value.type):
+        return None
+    then, otherwise = constant_of(op.then), constant_of(op.otherwise)
+    return None if then is None or otherwise is None else (op.condition, then, otherwise)
+
+
 def _again(op: Cast | Bitcast, source: Value, builder: Builder) -> Value:
     if isinstance(op, Cast):
         return builder.add(Cast(source, op.to, rounding=op.rounding))
@@ -95,6 +134,9 @@ RULES: tuple[Rule, ...] = (
     Rule("cast-to-own-type", "cast(x, i32) = x", "x: i32", _BOTH, _same_type),
     FOLD_CAST,
     Rule("cast-there-and-back", "cast(cast(x, f32), f16) = x", "x: f16", Cast, _there_and_back),
+    Rule("cast-of-choice", "cast(select(c, 5, 0), i1) = c", "c: i1", Cast, _truth_of_choice),
+    Rule("compare-choice", "ne(select(c, 5, 0), 0) = c", "c: i1",
+         Elementwise, _compared_choice, _COMPARISONS),
     Rule("cast-twice", "cast(cast(x, i32), i64) = cast(x, i64)", "x: i8", Cast, _twice),
     Rule("compare-before-cast", "eq(cast(x, i64), 5) = eq(x, 5)", "x: i32",
          Elementwise, _compared_before, _COMPARISONS),
