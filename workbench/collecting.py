@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from workbench.interrupts import renewed_lock
 
 #: Objects made between two searches among young ones; Python's own number is 700 or 2000.
-_OBJECTS = 20_000
+_OBJECTS = 60_000
 
 _lock = renewed_lock()
 #: One object for each compilation that runs.

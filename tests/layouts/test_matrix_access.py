@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tests.layouts.strategies import cases
 from workbench.layouts import (
     LinearLayout,
+    apart_fits,
     blocked,
     f2,
     fragment,
@@ -31,8 +32,12 @@ def delivered(rows, lane, matrix, byte, trans):
     return rows[8 * matrix + lane // 4] + 4 * (lane % 4) + byte
 
 
-def simulate(plan, shared, layout, itemsize):
-    """Run the plan in every warp: each live register gets its element, without conflicts."""
+def simulate(plan, shared, layout, itemsize, order=None):
+    """Run the plan in every warp: each live register gets its element, without conflicts.
+
+    order: of each bit of the plan's registers, which one of the layout's it is.
+    """
+    order = range(len(layout.bases["register"])) if order is None else order
     places, seen = shared.offsets(layout), set()
     for warp, step in product(range(layout.size("warp")), plan.instructions):
         base = f2.apply(plan.warp, warp) ^ step.offset
@@ -43,7 +48,7 @@ def simulate(plan, shared, layout, itemsize):
             assert all(row % 16 == 0 for row in phase)
             assert wavefronts(phase, 16) == 1
             for lane, part in product(range(32), range(4 // itemsize)):
-                register = first + part
+                register = sum((first + part >> bit & 1) << own for bit, own in enumerate(order))
                 wanted = itemsize * places.apply_flat(register=register, lane=lane, warp=warp)
                 assert delivered(rows, lane, matrix, part * itemsize, plan.trans) == wanted
                 seen.add(register)
@@ -83,6 +88,29 @@ def test_swizzled_operands_are_moved_by_matrix_instructions(layout, order, items
     simulate(plan, shared, layout, itemsize)
     assert stmatrix_fits(shared, layout, itemsize, trans) == plan
     assert ldmatrix_fits(shared, layout, itemsize, not trans) is None
+
+
+@given(st.permutations(range(6)))
+@cases(50)
+def test_words_whose_elements_are_no_neighbouring_registers_are_moved_as_well(order):
+    layout = mma_a((64, 128), 4, (4, 1))
+    shared, held = swizzled(layout.shape, 1), layout.bases["register"]
+    moved = LinearLayout({**layout.bases, "register": [held[bit] for bit in order]}, layout.shape)
+    found = apart_fits(shared, moved, 1)
+    assert (found is None) == (order[:2] == [0, 1])
+    if found is None:
+        assert ldmatrix_fits(shared, moved, 1) is not None
+    else:
+        assert ldmatrix_fits(shared, moved, 1) is None
+        plan, bits = found
+        simulate(plan, shared, moved, 1, bits)
+
+
+def test_what_fits_no_instruction_fits_none_in_another_order():
+    tile = (64, 64)
+    assert apart_fits(swizzled(tile, 1), mma_b(tile, 4, (1, 1)), 1) is None
+    assert apart_fits(swizzled(tile, 4), mma_a(tile, 1, (1, 1)), 4) is None
+    assert apart_fits(swizzled(tile, 2), blocked(tile, 8, (1, 0), 4), 2) is None
 
 
 # The table "row of address lane a, 16-byte chunk" for plain rows of 32 bytes.

@@ -13,6 +13,7 @@ from workbench.passes.float_differences import float_differences
 from workbench.passes.load_once import load_once
 from workbench.passes.manager import Pass, Recorder, Remarks
 from workbench.passes.narrow_index import narrow_index
+from workbench.passes.part_quotients import part_quotients
 from workbench.passes.pipeline import TILE_PASSES, tile_passes
 from workbench.passes.repeated_rows import multiply_rows_once
 from workbench.passes.select_extremes import select_extremes
@@ -66,6 +67,7 @@ PASSES: dict[str, Pass] = {
     "sums-to-products": multiply_broadcast_tiles,
     "multiply-rows-once": multiply_rows_once,
     "load-once": load_once,
+    "part-quotients": part_quotients,
     "float-differences": float_differences,
     "select-extremes": select_extremes,
     "widen-small-floats": widen_small_floats,

@@ -29,7 +29,7 @@ LONG = (
     *("role-partition", "expand-roles", "skip-masks", "flatten-loops", "split-by-overlap"),
     *("flatten-boxes", "load-early", "skip-ones", "keep-extremes", "longest-first"),
     *("told-order", "spread-quotients", "load-once", "float-differences", "load-in-own-round"),
-    *("ask-first", "order-loops"),
+    *("ask-first", "order-loops", "part-quotients"),
 )
 OPTIONS = {"num_warps": 1, "num_stages": 2}
 _RESULTS = re.compile(r"((?:%\w+(?:, )?)+) = ")

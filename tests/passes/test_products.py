@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import workbench.language as tl
 from tests.passes.corpus import tile_ir
+from workbench.interpreter import run_module
 from workbench.ir import Module, parse_module
+from workbench.ops import Dot
 from workbench.passes.manager import Remarks
 from workbench.passes.repeated_rows import multiply_rows_once
 from workbench.passes.sums_to_products import multiply_broadcast_tiles
@@ -47,6 +50,46 @@ ROUNDED = """
 def test_factors_that_are_rounded_between_stay_so(casts: str, rewritten: bool):
     module = squared(casts)
     assert (multiply_broadcast_tiles(module, Remarks()) is not module) == rewritten
+
+
+def sums_of_products(o_ptr, a_ptr, b_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    a = tl.load(a_ptr + m[:, None] * K + k[None, :])
+    b = tl.load(b_ptr + n[:, None] * K + k[None, :])
+    tl.store(o_ptr + m[:, None] * N + n[None, :], tl.sum(a[:, None, :] * b[None, :, :], 2))
+
+
+@pytest.mark.parametrize(
+    ("types", "options", "precision"),
+    [
+        ("*fp32:16 *fp32:16", {}, "ieee"),
+        ("*fp32:16 *fp16:16", {}, "ieee"),
+        ("*fp32:16 *fp32:16", {"exact": True}, ""),
+        ("*fp32:16 *fp32:16", {"enable_fp_fusion": False}, ""),
+        ("*i32:16 *i32:16", {}, ""),
+    ],
+)
+def test_products_of_f32_stay_so(types: str, options: dict[str, bool], precision: str):
+    """They are multiply-adds, as those of the sum are; nobody asked for fewer bits."""
+    sizes = {"M": 32, "N": 64, "K": 16}
+    out = "*i32:16" if types.startswith("*i32") else "*fp32:16"
+    module = tile_ir(sums_of_products, f"{out} {types}", sizes, num_warps=4, **options)
+    remarks = Remarks()
+    found = [op for op in multiply_broadcast_tiles(module, remarks).walk() if isinstance(op, Dot)]
+    assert [op.precision for op in found] == [precision] * bool(precision)
+    assert len(remarks.items) == len(found)
+    assert all('input_precision="tf32"' in remark.text for remark in remarks.items)
+    if found:
+        rewritten = multiply_broadcast_tiles(module, Remarks())
+        random = np.random.default_rng(1)
+        kinds = {"*fp32:16": np.float32, "*fp16:16": np.float16}
+        first, second = (kinds[word] for word in types.split())
+        a = random.integers(-8, 9, 32 * 16).astype(first)
+        b = random.integers(-8, 9, 64 * 16).astype(second)
+        got = np.zeros(32 * 64, np.float32)
+        run_module(rewritten, (1,), [got, a, b])
+        want = a.reshape(32, 16).astype(np.float32) @ b.reshape(64, 16).T.astype(np.float32)
+        assert np.array_equal(got.reshape(32, 64), want)
 
 
 def copied_rows(o_ptr, a_ptr, b_ptr, TO: tl.constexpr, K: tl.constexpr):

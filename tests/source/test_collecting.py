@@ -19,10 +19,10 @@ def usual():
 
 def test_within_the_block_more_objects_are_made_between_two_searches(usual):
     with rarely_collected():
-        assert gc.get_threshold() == (20_000, *usual[1:])
+        assert gc.get_threshold() == (60_000, *usual[1:])
         with rarely_collected():
-            assert gc.get_threshold() == (20_000, *usual[1:])
-        assert gc.get_threshold() == (20_000, *usual[1:])
+            assert gc.get_threshold() == (60_000, *usual[1:])
+        assert gc.get_threshold() == (60_000, *usual[1:])
     assert gc.get_threshold() == usual
 
 
@@ -32,7 +32,7 @@ def test_an_error_ends_it(usual):
     assert gc.get_threshold() == usual
 
 
-@pytest.mark.parametrize("own", [(0, 10, 10), (50_000, 5, 5)])
+@pytest.mark.parametrize("own", [(0, 10, 10), (150_000, 5, 5)])
 def test_who_searches_less_or_never_goes_on_to(own):
     gc.set_threshold(*own)
     with rarely_collected():
@@ -58,7 +58,7 @@ def test_the_last_of_several_threads_ends_it(usual):
     with rarely_collected():
         thread.start()
         within.wait()
-    assert gc.get_threshold()[0] == 20_000
+    assert gc.get_threshold()[0] == 60_000
     over.set()
     thread.join()
     assert gc.get_threshold() == usual
@@ -80,7 +80,7 @@ def test_a_child_of_a_fork_searches_as_ever(usual):
     if not child:
         right = gc.get_threshold() == usual
         with rarely_collected():
-            right = right and gc.get_threshold()[0] == 20_000
+            right = right and gc.get_threshold()[0] == 60_000
         os._exit(0 if right and gc.get_threshold() == usual else 1)
     over.set()
     thread.join()

@@ -497,10 +497,15 @@ _latest: tuple[Module, Affine] | None = None
 
 
 def tile_forms(module: Module) -> Affine:
-    """Return the forms of a module, with tiles; passes that change nothing leave them as well."""
+    """Return the forms of a module, with tiles.
+
+    Passes that change no op leave them as they are: they follow from parameters and ops alone.
+    """
     global _latest
     held = _latest
-    if held is None or held[0] is not module:
+    if held is None or not (
+        held[0].body is module.body and held[0].parameters is module.parameters
+    ):
         held = _latest = module, Affine(module, tiles=True)
     return held[1]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from workbench.source import KernelSource
@@ -72,8 +73,26 @@ def _collect(
             _collect_named(node, names)
 
 
+def nodes(tree: ast.AST) -> list[ast.AST]:
+    """Return a node and all below it, as `ast.walk` does, but those that hold nothing.
+
+    Half of all nodes say whether a name is read or written, or which operator it is.
+    """
+    found = [tree]
+    for node in found:  # what is appended comes, too
+        for name in node._fields:
+            held: Any = getattr(node, name, None)
+            if isinstance(held, ast.AST):
+                if held._fields:
+                    found.append(held)
+            elif isinstance(held, list):
+                several = cast(list[Any], held)
+                found += [one for one in several if isinstance(one, ast.AST) and one._fields]
+    return found
+
+
 def _collect_named(node: ast.AST, names: dict[str, None]) -> None:
-    for inner in ast.walk(node):
+    for inner in nodes(node):
         if isinstance(inner, ast.NamedExpr):
             names[inner.target.id] = None
 
@@ -119,7 +138,7 @@ class Assignments:
         for top in body:
             for name in effects([top]).names:
                 self.touching.setdefault(name, []).append(top)
-            for node in ast.walk(top):
+            for node in nodes(top):
                 if isinstance(node, ast.stmt):
                     self._enter(node)
 
@@ -145,7 +164,7 @@ def last_reads(source: KernelSource) -> dict[str, Place]:
 
 def _find_last_reads(tree: ast.AST) -> dict[str, Place]:
     found: dict[str, Place] = {}
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         name = node.target if isinstance(node, ast.AugAssign) else node
         reads = isinstance(name, ast.Name) and (
             name is not node or not isinstance(name.ctx, ast.Store)
@@ -202,7 +221,7 @@ def _is_even_step(node: ast.stmt, name: str, changing: frozenset[str]) -> bool:
 
 
 def _invariant(node: ast.expr, changing: frozenset[str]) -> bool:
-    for inner in ast.walk(node):
+    for inner in nodes(node):
         if isinstance(inner, ast.Name):
             if inner.id in changing:
                 return False

@@ -441,7 +441,8 @@ class Op(_Declared):
     @property
     def removable(self) -> bool:
         """Whether nobody misses it if nobody uses its results."""
-        return all(effect.removable for effect in self.effects())
+        effects = self.effects()
+        return not effects or all(effect.removable for effect in effects)
 
     @property
     def by_elements(self) -> bool:

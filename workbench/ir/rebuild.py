@@ -49,13 +49,10 @@ class Rebuilder:
         with self.builder.block() as ops:
             for op in block.ops:
                 self.op(op)
-        if (
-            arguments == block.arguments
-            and len(ops) == len(block.ops)
-            and all(new is old for new, old in zip(ops, block.ops, strict=True))
-        ):
+        now = tuple(ops)
+        if arguments == block.arguments and now == block.ops:  # values and ops equal themselves
             return block
-        return Block(arguments, tuple(ops))
+        return Block(arguments, now)
 
     def op(self, op: Op) -> None:
         """Put into the block being written what the rewrite makes of one op."""
@@ -80,17 +77,15 @@ class Rebuilder:
         """Return the op with replaced operands and rebuilt regions, itself if none changed."""
         values = self.values
         fields: dict[str, Any] = {}
-        if values:
-            for operand in op.operands:
-                if operand in values:
-                    fields = self._replaced_operands(op)
-                    break
-        for spec in op.fields:
-            if spec.role == "region":
-                old = op.__dict__[spec.name]
-                new = self.block(old)
-                if new is not old:
-                    fields[spec.name] = new
+        if values and not values.keys().isdisjoint(op.operands):
+            fields = self._replaced_operands(op)
+        if op.regions:
+            for spec in op.fields:
+                if spec.role == "region":
+                    old = op.__dict__[spec.name]
+                    new = self.block(old)
+                    if new is not old:
+                        fields[spec.name] = new
         return op.changed(**fields) if fields else op
 
     def _replaced_operands(self, op: Op) -> dict[str, Any]:

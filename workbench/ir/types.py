@@ -105,7 +105,7 @@ class Tile(Type):
 
     def with_layout(self, layout: LinearLayout | None) -> Tile:
         """Return the type with another layout."""
-        return replace(self, layout=layout)
+        return Tile(self.shape, self.element, layout)
 
     def __str__(self) -> str:
         return format_type(self)

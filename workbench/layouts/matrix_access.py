@@ -98,6 +98,32 @@ def ldmatrix_fits(
 
 
 @lru_cache(1024)
+def apart_fits(
+    shared: LinearLayout, fragment: LinearLayout, itemsize: int
+) -> tuple[MatrixPlan, tuple[int, ...]] | None:
+    """Return how ldmatrix loads a fragment of which a word's elements are no neighbours.
+
+    The plan's registers are those of the fragment in another order: with them, of each of their
+    bits, which bit of the fragment's it is. None where neighbours make words, or nothing fits.
+    """
+    if itemsize not in (1, 2):
+        return None
+    register = shared.offsets(fragment).flat("register")
+    inside = [1 << bit for bit in range(log2(4 // itemsize))]
+    if any(register.count(offset) != 1 for offset in inside):
+        return None
+    first = [register.index(offset) for offset in inside]
+    order = (*first, *(bit for bit in range(len(register)) if bit not in first))
+    if order == tuple(range(len(register))):
+        return None
+    held = fragment.bases["register"]
+    bases = {**fragment.bases, "register": [held[bit] for bit in order]}
+    moved = LinearLayout(bases, fragment.shape, fragment.kind)
+    plan = ldmatrix_fits(shared, moved, itemsize)
+    return None if plan is None else (plan, order)
+
+
+@lru_cache(1024)
 def byte_pairs_fit(shared: LinearLayout, fragment: LinearLayout) -> MatrixPlan | None:
     """Return how ldmatrix.trans loads a fragment of bytes whose words go across the rows it reads.
 

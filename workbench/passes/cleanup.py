@@ -39,11 +39,13 @@ def merge_equal(module: Module, remarks: Remarks) -> Module:
             return None
         attributes = tuple(map(_exactly, op.attributes.values()))
         key = (type(op), tuple(map(id, op.operands)), attributes, op.layouts)
-        here = home.get(op.id, 0)
-        found = known.get(key)
-        if found is not None and visible(found[0], here):
+        mine = home.get(op.id, 0), op.results
+        found = known.setdefault(key, mine)  # once: to hash a key is most of the work
+        if found is mine:
+            return None
+        if visible(found[0], mine[0]):
             return found[1]
-        known[key] = (here, op.results)
+        known[key] = mine
         return None
 
     return rebuild(module, rewrite)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from workbench.analysis.bounds import EXACT, bounds
 from workbench.ir import Builder, Module, Op, Scalar, Value, rebuild, shape_of
-from workbench.ops import Broadcast, Cast, Constant, Elementwise
+from workbench.ops import Broadcast, Cast, Constant, Elementwise, ExpandDims
 from workbench.passes.manager import Remarks
 
 
@@ -63,8 +63,8 @@ def _is_masked(value: Value) -> bool:
 def _as_float(value: Value, to: Scalar, builder: Builder) -> Value:
     value = _unwidened(value)
     made = value.op
-    if isinstance(made, Broadcast):
-        return builder.add(Broadcast(_as_float(made.source, to, builder), made.shape))
+    if isinstance(made, Broadcast | ExpandDims):
+        return builder.add(made.duplicate([_as_float(made.source, to, builder)]))
     return builder.add(Cast(value, to))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from workbench.analysis.affine import Affine, tile_forms
 from workbench.analysis.products import is_line, multiplied
-from workbench.ir import Builder, Module, Op, Tile, Value, element_of, rebuild, shape_of
+from workbench.ir import INDEX, Builder, Module, Op, Tile, Value, element_of, rebuild, shape_of
 from workbench.ops import (
     Broadcast,
     Constant,
@@ -139,8 +139,12 @@ class _Sampler:
         if isinstance(op, Iota):
             counted = add(Iota(0, type))
             step, start = (add(Constant(n, type)) for n in (runs[0], op.start))
-            counted = add(Elementwise("mul", (counted, step)))
-            return add(Elementwise("add", (counted, start))) if op.start else counted
+            # No more than what is counted to one by one, of which each was a number of the type.
+            fits = type.element != INDEX
+            counted = add(Elementwise("mul", (counted, step), no_wrap=fits))
+            if op.start:
+                counted = add(Elementwise("add", (counted, start), no_wrap=fits))
+            return counted
         if isinstance(op, Broadcast):
             before = shape_of(op.source.type)
             inner = tuple(1 if e == 1 else run for e, run in zip(before, runs, strict=True))

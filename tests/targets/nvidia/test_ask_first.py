@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import workbench
+from tests.kernels import generated
 from tests.language.harness import from_text
 from tests.passes.corpus import tile_ir
 from tests.targets.nvidia.test_warpgroups import in_gpu_ir
@@ -92,3 +93,27 @@ def test_nothing_is_computed_before_all_is_asked_for():
     )
     found = re.findall(r"\b(LDG|MUFU\.EX2)\b", made.asm["sass"])
     assert found == ["LDG"] * 8 + ["MUFU.EX2"] * 8
+
+
+def test_what_is_loaded_stays_in_front():
+    """ptxas moved loads behind a branch on whose other side nobody wants what they bring."""
+    made = workbench.compile(
+        workbench.jit(generated.red_welford),
+        "*bf16:16 *fp32:16 *fp32:16 i32:16 i32:16",
+        {"XBLOCK": 4, "R0_BLOCK": 512},
+        "sm_90a",
+        num_warps=4,
+        num_stages=1,  # else they are for the next round
+    )
+    found = re.findall(r"\b(LDG|FADD|EXIT)\b", made.asm["sass"])
+    first = found.index("LDG")
+    assert found[first : first + 16] == ["LDG"] * 16
+
+
+def test_what_is_loaded_once_for_several_counts_once():
+    """Neighbours look up the same row: a thread loads one index for its eight numbers."""
+    module = tile_ir(
+        generated.poi_index_put, "*i64:16 *bf16:16 *bf16:16 i32:16 i32:16", {"XBLOCK": 1024},
+        num_warps=4,
+    )  # fmt: skip
+    assert order(in_gpu_ir(module)) == "lls"

@@ -58,7 +58,11 @@ def test_small_floats_are_decoded_in_the_layout_of_fragments(word: str, named: s
 @needs_nvdisasm
 @pytest.mark.parametrize("rows", [16, 8])
 def test_eight_4_bit_floats_take_thirteen_integer_instructions(rows: int):
-    """Three shifts, four masks, six permutes; none is multiplied, scales come by copies."""
+    """Three shifts, four masks, six permutes; none is multiplied, scales come by copies.
+
+    Of one fragment of X for two of weights halves lie two apart: four permutes, and one for each
+    word of X. Four scales take six: a permute, three masks, two minima. Numbers come by ldmatrix.
+    """
     blocks = {"BLOCK_M": rows, "BLOCK_N": 64 if rows == 16 else 128, "BLOCK_K": 128}
     given = {"X_FORMAT": "fp16", "W_FORMAT": "e2m1", "EVEN_K": True}
     signature = "*f16:16 *u8:16 *u8:16 *f16:16" + " i32:16" * 7
@@ -68,9 +72,12 @@ def test_eight_4_bit_floats_take_thirteen_integer_instructions(rows: int):
     )  # fmt: skip
     names = [row.name.split(".")[0] for row in loop_of_products(compiled.asm["sass"], "HMMA")]
     pairs = blocks["BLOCK_N"] * 128 // 128 // 2
-    few, sums, scales = 8, pairs * rows // 32, pairs // 4
-    assert names.count("LOP3") <= pairs + few
-    assert names.count("PRMT") <= 3 * pairs // 2 + scales + few
+    few, sums, scales, of_x = 8, pairs * rows // 32, pairs // 4, rows * 128 // 64
+    permutes = 3 * pairs // 2 if rows == 16 else pairs + of_x
+    assert names.count("LOP3") <= pairs + 3 * scales // 4 + few
+    assert permutes <= names.count("PRMT") <= permutes + scales // 4 + few
+    assert names.count("VIMNMX") == scales // 2
+    assert names.count("LDSM") == pairs // 16
     assert (names.count("HMUL2"), names.count("FFMA")) == (0, 2 * sums)
     assert names.count("BAR") == 1
     assert not {"LDG", "STS", "FMUL", "F2F"} & {*names}
@@ -88,7 +95,8 @@ def module_of_microscales(blocks: tuple[int, int, int], **options: Any) -> Modul
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("blocks", [(8, 32, 64), (16, 64, 128), (16, 48, 32), (32, 32, 64)])
+@pytest.mark.parametrize("blocks", [(8, 32, 64), (16, 64, 128), (16, 48, 32), (8, 128, 64),
+                                    (8, 112, 128), (32, 32, 64)])  # fmt: skip
 def test_sums_of_few_rows_are_scaled(blocks: tuple[int, int, int]):
     """Where they are fewer than numbers; an instruction's lanes have numbers of one scale."""
 
@@ -197,6 +205,21 @@ def test_two_numbers_take_two_integer_instructions(kind: str, most: float):
 def test_halves_lie_apart_where_that_saves_permutes(blocks: tuple[int, int, int], apart: int):
     """Two fragments of weights for each of X: exchanging X's halves costs less than theirs."""
     last = in_gpu_ir(module_of("i4", blocks, num_stages=3))
+    (dot,) = (op for op in last.walk() if isinstance(op, Dot))
+    for value, axis in ((dot.a, 1), (dot.b, 0)):
+        layout = layout_of(value.type)
+        assert layout is not None
+        assert layout.bases["register"][0][axis] == apart
+
+
+@pytest.mark.parametrize(
+    ("blocks", "apart"), [((8, 128, 128), 2), ((8, 64, 128), 1), ((16, 128, 128), 1)]
+)
+def test_halves_of_floats_put_together_by_fours_lie_apart_where_that_saves_permutes(
+    blocks: tuple[int, int, int], apart: int
+):
+    """One permute less for two words of weights, one more for each of X."""
+    last = in_gpu_ir(module_of_microscales(blocks))
     (dot,) = (op for op in last.walk() if isinstance(op, Dot))
     for value, axis in ((dot.a, 1), (dot.b, 0)):
         layout = layout_of(value.type)

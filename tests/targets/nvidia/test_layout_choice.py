@@ -6,6 +6,7 @@ import itertools
 import random
 import re
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,9 +30,11 @@ from workbench.ops import ConvertLayout, For, Load
 from workbench.passes.manager import Recorder, Remarks
 from workbench.passes.narrow_index import narrow_index
 from workbench.passes.pipeline import tile_passes
+from workbench.targets.simt.passes import layout_graph
 from workbench.targets.simt.passes.assign_layouts import assign_layouts
 from workbench.targets.simt.passes.elimination import cheapest
 from workbench.targets.simt.passes.layout_choice import (
+    _Move,
     _pair_costs,
     _Search,
     _searched,
@@ -137,14 +140,76 @@ def test_descent_looks_at_what_goes_together_once(monkeypatch):
     looked_at: list[int] = []
     plain = _Search.carried_along
 
-    def counted(search: _Search, number: int, candidate: int) -> dict[int, int]:
-        looked_at.append(len(found := plain(search, number, candidate)))
+    def counted(search: _Search, number: int, candidate: int) -> _Move:
+        looked_at.append(len((found := plain(search, number, candidate)).choices))
         return found
 
     monkeypatch.setattr(_Search, "carried_along", counted)
     _searched(graph, own, edge_costs(graph))
     assert max(looked_at) == len(graph.nodes)
     assert sum(looked_at) < 100 * len(graph.nodes) * len(layouts)
+
+
+def plainly_searched(search: _Search) -> list[int]:
+    """Return what descents find that add up all costs anew for each move."""
+
+    def cost_at(choice: list[int], nodes: set[int]) -> float:
+        total = sum(search.own[n][choice[n]] for n in sorted(nodes))
+        for number in sorted({e for n in nodes for e in search.around[n]}):
+            source, target, costs = search.edges[number]
+            total += costs[choice[source]][choice[target]]
+        return total
+
+    def improved(choice: list[int], moves: dict[int, int]) -> list[int] | None:
+        moved = [moves.get(n, c) for n, c in enumerate(choice)]
+        less = cost_at(moved, set(moves)) < cost_at(choice, set(moves)) - 1e-9
+        return moved if less else None
+
+    def descended(choice: list[int]) -> list[int]:
+        going = True
+        while going:
+            going = False
+            for number, candidate in every:
+                if candidate == choice[number]:
+                    continue
+                moves = search.carried_along(number, candidate).choices
+                found = improved(choice, {number: candidate}) or improved(choice, moves)
+                if found is not None:
+                    choice, going = found, True
+        return choice
+
+    every = [(n, c) for n, costs in enumerate(search.own) for c in range(len(costs))]
+    found = list(map(descended, search.starts()))
+    return min(found, key=lambda choice: round(cost_at(choice, set(range(len(choice)))), 6))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_descent_takes_the_moves_of_a_plain_one(seed: int):
+    graph = random_graph(seed)
+    own = [[n.weight * sum(c(x) for c in n.costs) for x in n.candidates] for n in graph.nodes]
+    tables = edge_costs(graph)
+    assert _searched(graph, own, tables) == plainly_searched(_Search(graph, own, tables))
+
+
+def test_conversions_between_the_same_layouts_are_costed_once(monkeypatch):
+    graph, layouts = Graph(), LAYOUTS[:4]
+    for number in range(100):
+        graph.nodes.append(Node((32, 32), None, 1.0, list(layouts)))
+        weight = float(1 + number % 3)
+        graph.edges += (Edge(n, number, 32, weight, same, same) for n in range(number)[-3:])
+    asked: list[float] = []
+    plain = layout_graph.conversion_cost
+
+    def counted(*words: Any) -> float:
+        asked.append(plain(*words))
+        return asked[-1]
+
+    monkeypatch.setattr(layout_graph, "conversion_cost", counted)
+    tables = edge_costs(graph)
+    assert len(asked) == len(layouts) ** 2
+    for edge, rows in zip(graph.edges, tables, strict=True):
+        for a, row in zip(layouts, rows, strict=True):
+            assert row == [edge.weight * plain(a, b, 32, SM_80) for b in layouts]
 
 
 def test_any_number_of_neighbours_may_have_no_choice():

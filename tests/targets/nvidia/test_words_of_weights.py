@@ -32,8 +32,9 @@ from workbench.ir import (
     layout_of,
     shape_of,
 )
-from workbench.ops import ConvertLayout, Dot, For, Load
+from workbench.ops import Cast, ConvertLayout, Dot, For, Load
 from workbench.targets.nvidia.ops import AsyncCopy
+from workbench.targets.simt.fields import field_of, shifts_of
 
 WORDS = (
     "*f16:16 *i32:16 *f16:16 *i32:16 *f16:16 i32 i32:16 i32:16 i32:16 i32:16 i32=1 i32:16",
@@ -64,7 +65,8 @@ def arguments_of_words(rows: int) -> Callable[[], list[Any]]:
     return make
 
 
-@pytest.mark.parametrize("blocks", [(16, 32, 64), (16, 64, 64), (64, 64, 64), (64, 64, 32)])
+@pytest.mark.parametrize("blocks", [(16, 32, 64), (16, 64, 64), (64, 64, 64), (64, 64, 32),
+                                    (16, 48, 64), (8, 112, 64)])  # fmt: skip
 def test_products_of_words_mean_the_same(blocks: tuple[int, int, int]):
     module, make = module_of_words(blocks), arguments_of_words(blocks[0])
     last = in_gpu_ir(module)
@@ -105,6 +107,52 @@ def test_words_are_copied_once_and_read_as_they_lie():
     assert layout is not None
     assert layout.bases["register"][0] == (4, 0)
     assert {(1, 0), (2, 0), (4, 0)} <= set(layout.bases["register"])
+
+
+@pytest.mark.parametrize(("stride_wn", "beside"), [("i32=1", True), ("i32:16", False)])
+def test_a_lane_has_neighbouring_columns_where_memory_has_their_words_side_by_side(
+    stride_wn: str, beside: bool
+):
+    """It reads four words, and what else columns have, at once; sums lie as operands do."""
+    signature = WORDS[0].replace("i32:16 i32=1", f"{'i32:16' if beside else 'i32=1'} {stride_wn}")
+    named = {"GROUP": 64, "BLOCK_M": 16, "BLOCK_N": 128, "BLOCK_K": 64}
+    last = in_gpu_ir(tile_ir(WORDS[1], signature, named, num_warps=4, num_stages=3))
+    (dot,) = (op for op in last.walk() if isinstance(op, Dot))
+    for value in (dot.b, dot.result):
+        layout = layout_of(value.type)
+        assert layout is not None
+        assert ({(0, 1), (0, 2)} <= set(layout.bases["register"])) == beside
+        assert ({(0, 4), (0, 8), (0, 16)} <= set(layout.bases["lane"])) == beside
+
+
+def test_columns_behind_the_last_do_not_keep_fields_from_being_known():
+    """A block of 112 columns: 256 of them are as many for each multiprocessor of an H100."""
+    last = in_gpu_ir(module_of_words((16, 112, 64)))
+    (dot,) = (op for op in last.walk() if isinstance(op, Dot))
+    layout = layout_of(dot.b.type)
+    assert layout is not None
+    (cast,) = (
+        op for op in last.walk() if isinstance(op, Cast) and layout_of(op.result.type) == layout
+    )
+    field = field_of(cast.source)
+    assert field is not None
+    assert layout.shape != layout.padded
+    assert shifts_of(field, layout) is not None
+
+
+@needs_ptxas
+@needs_nvdisasm
+def test_a_round_of_words_computes_its_rows_addresses_once():
+    """No row is divided or multiplied by a stride anew, no zero point converted."""
+    signature, kernel = WORDS
+    named = {"GROUP": 64, "BLOCK_M": 16, "BLOCK_N": 128, "BLOCK_K": 64}
+    compiled = workbench.compile(kernel, signature, named, num_warps=4, num_stages=3)
+    rows = loop_of_products(compiled.asm["sass"], "HMMA")
+    names = [row.name.split(".")[0] for row in rows]
+    assert names.count("UIMAD") <= 2
+    assert names.count("I2F") == 0
+    words = 16 * 128 // 2 // 128 // 4  # of each thread, four at once
+    assert names.count("LDS") <= words + 8 + 4
 
 
 def words_of_e2m1(x_ptr, w_ptr, c_ptr, K, PLACE: tl.constexpr, BLOCK_K: tl.constexpr):
@@ -152,7 +200,7 @@ def test_floats_of_words_lie_as_numbers_of_words_do(type: str, place: int, apart
 @needs_nvdisasm
 @pytest.mark.parametrize("blocks", [(16, 64, 64), (64, 64, 64)])
 def test_numbers_of_words_are_not_converted_one_by_one(blocks: tuple[int, int, int]):
-    """Zero points are: one of each column that a thread has, or of each row."""
+    """Zero points may be: one of each column that a thread has, or of each row."""
     m, n, k = blocks
     signature, kernel = WORDS
     named = {"GROUP": 64, "BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k}

@@ -46,7 +46,9 @@ class Emitter:
         self._dense: dict[int, int] = {}
         self._count = 0
         self._labels = 0
-        self._memo: list[dict[str, str]] = [{}]
+        #: The names of pure instructions that may be used here, and those of each open scope.
+        self._known: dict[str, str] = {}
+        self._memo: list[list[str]] = [[]]
         # Per open scope: the lines it writes to, and whether pure code may leave it.
         self._frames: list[tuple[list[str], bool]] = [(self.lines, False)]
         self._depth: dict[str, int] = {}
@@ -65,19 +67,22 @@ class Emitter:
     # -- instructions ---------------------------------------------------------------------
     def pure(self, text: str) -> str:
         """Return the name of an instruction without effects, written at most once per scope."""
-        for memo in reversed(self._memo):
-            known = memo.get(text)
-            if known is not None:
-                return known
+        known = self._known.get(text)
+        if known is not None:
+            return known
         depth = len(self._frames) - 1
         if self._frames[depth][1]:
-            depths = self._depth
-            needed = max((depths.get(n, 0) for n in _NAME.findall(text)), default=0)
+            depths, needed = self._depth, 0
+            for operand in _NAME.findall(text):
+                found = depths.get(operand, 0)
+                if found > needed:
+                    needed = found
             while depth > needed and self._frames[depth][1]:
                 depth -= 1
         name = self._new_name()
         self._frames[depth][0].append(f"  {name} = {text}{self.current}")
-        self._memo[depth][text] = name
+        self._known[text] = name
+        self._memo[depth].append(text)
         if depth:
             self._depth[name] = depth
         return name
@@ -168,13 +173,14 @@ class Emitter:
             self.lines = outer
 
     def _enter(self, hoists: bool) -> None:
-        self._memo.append({})
+        self._memo.append([])
         self._frames.append((self.lines, hoists))
         self._scopes.append(self._next_scope)
         self._next_scope += 1
 
     def _leave(self) -> None:
-        self._memo.pop()
+        for text in self._memo.pop():
+            del self._known[text]
         self._frames.pop()
         self._scopes.pop()
 

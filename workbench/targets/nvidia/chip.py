@@ -74,6 +74,11 @@ class Chip(Instructions):
         return self.capability >= 90
 
     @property
+    def bounds_halves(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """PTX ISA 9.0, min.u16x2 (sm_90)."""
+        return self.capability >= 90
+
+    @property
     def most_scratch(self) -> int:
         """What one op takes of shared memory at once."""
         return _MOST_SCRATCH >> self.halvings

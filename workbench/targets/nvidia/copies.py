@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 
 from workbench.ir import I1, Scalar, Shared, element_of, layout_of
 from workbench.layouts import (
@@ -10,6 +10,7 @@ from workbench.layouts import (
     LinearLayout,
     MatrixInstruction,
     MatrixPlan,
+    apart_fits,
     byte_pairs_fit,
     ldmatrix_fits,
     swizzled,
@@ -145,7 +146,32 @@ def lower_load(low: Lowering, op: SharedLoad) -> None:
             if plan is not None:
                 _load_matrices(low, op, plan, base)
                 return
+        if (found := apart_fits(shared, layout, itemsize)) is not None:
+            _load_apart(low, op, *found, base)
+            return
     load_vectors(low, op)
+
+
+def _load_apart(
+    low: Lowering, op: SharedLoad, plan: MatrixPlan, order: Sequence[int], base: str
+) -> None:
+    """As `_load_matrices`, where elements of a word are registers that are no neighbours."""
+    type, each = low.pack_of(op.result)
+
+    def own(register: int) -> int:
+        return sum((register >> bit & 1) << place for bit, place in enumerate(order))
+
+    live, count = set(low.live(op.result)), low.layout(op.result).registers()
+    first_ones = {
+        first // each for first in range(0, count, each)
+        if any(own(first + i) in live for i in range(each))
+    }  # fmt: skip
+    registers: list[str | None] = [None] * count
+    for step, found in _matrices(low, op, plan, base, first_ones):
+        for first, word in zip(step.registers, found, strict=True):
+            for i, operand in enumerate(low.packing.unpack(word, type)):
+                registers[own(first + i)] = operand
+    low.set_registers(op.result, registers)
 
 
 def _load_matrices(low: Lowering, op: SharedLoad, plan: MatrixPlan, base: str) -> None:
@@ -179,14 +205,17 @@ def _load_byte_pairs(low: Lowering, op: SharedLoad, plan: MatrixPlan, base: str)
 
 
 def _matrices(
-    low: Lowering, op: SharedLoad, plan: MatrixPlan, base: str
+    low: Lowering, op: SharedLoad, plan: MatrixPlan, base: str, words: Set[int] = frozenset()
 ) -> Iterator[tuple[MatrixInstruction, list[str]]]:
-    """Load the matrices of a plan that have live registers; yield what each instruction gives."""
+    """Load the matrices of a plan that have live registers; yield what each instruction gives.
+
+    words: the live ones, where the plan's registers are not those of the tile.
+    """
     emit = low.emit
     addresses = Addresses(low, base, plan.lane, plan.warp, packing_of(op.buffer))
     _, each = low.pack_of(op.result)
     transposed = ".trans" if plan.trans else ""
-    live = {r // each for r in low.live(op.result)}
+    live = words or {r // each for r in low.live(op.result)}
     loaded: dict[int, list[str]] = {}  # by place: what is repeated in a thread is read once
     for step in plan.instructions:
         if live.isdisjoint(first // each for first in step.registers):

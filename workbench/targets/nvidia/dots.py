@@ -112,7 +112,7 @@ def dot_layouts(op: Dot, on: Setting) -> Layouts:
     if unit is None:
         return multiply_add_layouts(op, on)
     _check_length(op, on.num_warps)
-    product, a, b = fragments_of(op, unit.kw, on.num_warps)
+    product, a, b = fragments_of(op, unit.kw, on)
     return Layouts(
         work=op.result,
         operands=(
@@ -234,6 +234,7 @@ def _matrix_product(low: Lowering, op: Dot, unit: MatrixUnit) -> None:
     # Fragments start where the first registers (columns 0, 1; rows 0, 8) are zero.
     starts = sorted((p for p, r in rows_at.items() if r % 4 == 0), key=lambda p: rows_at[p])
     k_words = unit.kw
+    below = c_layout.bases["register"][1][-2]  # how far its row 8 lies below row 0
     held, instruction = _instruction(unit)
     total, steps = accumulators, _steps_along_k(a_layout, a_layout.rank - 1, k_words)
     for number, step in enumerate(steps):
@@ -254,7 +255,7 @@ def _matrix_product(low: Lowering, op: Dot, unit: MatrixUnit) -> None:
             # where k and k + half are what a lane has next.
             # Coordinates wrap in fragments larger than the tile: those words are copies.
             a_words = [a[_wrapped(a_at, a_layout, (*batch, m0 + dm, k)) // k_words]
-                       for k in halves for dm in (0, 8)]  # fmt: skip
+                       for k in halves for dm in (0, below)]  # fmt: skip
             b_words = [b[_wrapped(b_at, b_layout, (*batch, k, n0)) // k_words] for k in halves]
             # A dead register of a live fragment holds anything; 0 will do.
             sums = [accumulators[register + i] or zero(held) for i in range(4)]

@@ -88,10 +88,24 @@ class Instructions(Device):
         emit.declare(name, f"declare void @{name}(i32) convergent nounwind")
         emit.do(f"call void @{name}(i32 -1)")
 
-    def end_stretch(self, emit: Emitter) -> None:
-        """End a block of ptxas, which orders each by itself: no block has 0 threads."""
+    def end_stretch(self, emit: Emitter, words: Sequence[tuple[int, str]]) -> None:
+        """End a block of ptxas, which orders each by itself: no block has 0 threads.
+
+        Where a thread ended, what it loaded would be for nothing, and ptxas moves some of it
+        behind. So it is added up and stored there. Bytes are not: they are made words first.
+        """
+        held = [(bits, word) for bits, word in words if bits in _LETTER]
         text = "{ .reg .pred p; .reg .b32 n; mov.u32 n, %ntid.x; setp.eq.u32 p, n, 0; @p exit; }"
-        emit.do(f'call void asm sideeffect "{text}", "~{{memory}}"()')
+        if held:
+            text = "{ .reg .pred p; .reg .b32 n, m; .reg .b64 a; mov.u32 n, %ntid.x; "
+            text += "setp.ne.u32 p, n, 0; @p bra ASKED; "
+            for number, (bits, _) in enumerate(held):
+                change = "mov.b32" if bits == 32 else f"cvt.u32.u{bits}"
+                text += f"{change} m, ${number}; xor.b32 n, n, m; "
+            text += "mov.b64 a, 0; st.global.b32 [a], n; exit; ASKED: }"
+        constraints = ",".join([*(_LETTER[bits] for bits, _ in held), "~{memory}"])
+        arguments = ", ".join(f"i{bits} {word}" for bits, word in held)
+        emit.do(f'call void asm sideeffect "{text}", "{constraints}"({arguments})')
 
     def wait_for_warps(self, emit: Emitter, number: int | str, warps: int) -> None:
         """PTX ISA 9.0, barrier.cta.sync.aligned with a number of threads."""

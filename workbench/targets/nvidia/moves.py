@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from workbench.ir import Module, Op, Shared, element_of, layout_of
-from workbench.layouts import MatrixPlan, Packing, byte_pairs_fit, f2, ldmatrix_fits
+from workbench.layouts import MatrixPlan, Packing, apart_fits, byte_pairs_fit, f2, ldmatrix_fits
 from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.copied_rounds import VECTOR
 from workbench.targets.nvidia.ops import AsyncCopy, CopyRounds, TensorStore
@@ -64,6 +64,8 @@ def load_moves(op: SharedLoad, on: Setting) -> list[Move]:
             plan = ldmatrix_fits(shared, layout, itemsize, transposed)
             if plan is not None:
                 return [_matrices(plan, packing, 16 // itemsize)]
+        if (found := apart_fits(shared, layout, itemsize)) is not None:
+            return [_matrices(found[0], packing, 16 // itemsize)]
     return [*shared_load_moves(op, on)]
 
 

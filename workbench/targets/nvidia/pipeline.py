@@ -16,6 +16,7 @@ from workbench.passes.float_differences import float_differences
 from workbench.passes.hints import Unobeyed, answer_hints
 from workbench.passes.load_once import load_once
 from workbench.passes.manager import Recorder, Remarks, begin
+from workbench.passes.part_quotients import part_quotients
 from workbench.passes.pipeline import narrow
 from workbench.passes.repeated_rows import multiply_rows_once
 from workbench.passes.select_extremes import select_extremes
@@ -155,6 +156,7 @@ def _gpu(state: State) -> State:
     free = not state.module.attributes.get("num_warps")
     module = _with(state.module, **_options(state.module, recorder.remarks, unit))
     module = recorder.run("answer-hints", partial(answer_hints, unobeyed=UNOBEYED), module, "tile")
+    module = recorder.run("part-quotients", part_quotients, module, "tile")
     module = narrow(module, recorder)
     tiles = recorder.run("expand-functions", expand, module, "tile")
     for_warps = partial(_for_warps, tiles, unit)
@@ -190,8 +192,6 @@ def _options(module: Module, remarks: Remarks, unit: Chip) -> dict[str, Any]:
     Tiles of products that become matrix products are never made: they are nothing to refuse.
     """
     left = multiply_broadcast_tiles(module, Remarks())
-    if left is not module:
-        left = drop_dead(left, Remarks())
     return dict(with_options(left, remarks, unit).attributes)
 
 

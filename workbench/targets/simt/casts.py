@@ -17,6 +17,7 @@ from workbench.targets.simt.lowering import Lowering, llvm_type, zero
 from workbench.targets.simt.narrow import WIDE, is_narrow, narrowed, widened
 from workbench.targets.simt.rules import elementwise
 from workbench.targets.simt.table import SIMT
+from workbench.targets.simt.upper_halves import floats_of_halves
 
 SIMT.layouts(Cast, Bitcast)(elementwise)
 
@@ -422,6 +423,8 @@ def lower_bitcast(low: Lowering, op: Bitcast) -> None:
         return
     if (known := floats_of_bits(low, op)) is not None:
         low.set_registers(op.result, known)
+        return
+    if floats_of_halves(low, op):
         return
     if low.is_packed(op.source):
         low.set_words(op.result, low.words(op.source))

@@ -247,9 +247,15 @@ def _of_byte(field: Field, to: Scalar, start: int) -> _Number:
 def shifts_of(field: Field, layout: LinearLayout) -> Shifts | None:
     """Return what is added to a field's start; None if that is not a thread's and a register's."""
     table = None if field.shifts is None else table_of(field.shifts)
-    if table is None or layout.shape != layout.padded:
+    if table is None:
         return None
-    flat = np.broadcast_to(table, layout.shape).reshape(-1)
+    # Along axes where all shifts are alike, places behind the tile's end have these, too.
+    for axis, (extent, padded) in enumerate(zip(layout.shape, layout.padded, strict=True)):
+        first = table.take([0], axis)
+        if extent != padded and not np.array_equal(np.broadcast_to(first, table.shape), table):
+            return None
+        table = first if extent != padded else table
+    flat = np.broadcast_to(table, layout.padded).reshape(-1)
     threads = np.zeros(1, np.int64)
     for basis in (*layout.flat("lane"), *layout.flat("warp")):
         threads = np.concatenate([threads, threads ^ basis])

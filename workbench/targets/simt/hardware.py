@@ -142,6 +142,7 @@ class Hardware(ABC):
             waiting for it; 0: no such copies.
         stores_matrices: whether a warp stores fragments of 16-bit elements to buffers in shared
             memory as matrices (layouts/matrix_access.py).
+        bounds_halves: whether an instruction takes the smaller ones of two pairs of 16 bits.
         loads_ahead: whether loads that no copy can be are worth their registers rounds ahead.
         most_warps: of one block, a power of two.
         banks: of shared memory.
@@ -155,6 +156,7 @@ class Hardware(ABC):
     widest_bytes: int
     least_copied_bytes: int = 0
     stores_matrices: bool = False
+    bounds_halves: bool = False
     loads_ahead: bool = False
     most_warps: int
     banks: Banks
@@ -204,9 +206,12 @@ class Hardware(ABC):
     def wait_for_warp(self, emit: Emitter) -> None:
         """Let all lanes of a warp wait for each other, and see what was written before."""
 
-    def end_stretch(self, emit: Emitter) -> None:
-        """Have nothing that is written from here on be computed before what was written so far."""
-        del emit  # most assemblers leave loads where they are
+    def end_stretch(self, emit: Emitter, words: Sequence[tuple[int, str]]) -> None:
+        """Have nothing that is written from here on be computed before what was written so far.
+
+        `words`, with their bits, are loaded in front of here and nowhere behind.
+        """
+        del emit, words  # most assemblers leave loads where they are
 
     def wait_for_warps(self, emit: Emitter, number: int | str, warps: int) -> None:
         """Let so many warps of the block wait for each other at barrier `number`, from 1 on.

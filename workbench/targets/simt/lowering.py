@@ -163,6 +163,9 @@ class Lowering:
         self.combining: dict[Block, Callable[[], Sequence[str]]] = {}
         #: What is put off until an op takes it in parts (parts.py), by that op's id.
         self._chains: dict[int, tuple[Op, ...]] = {}
+        #: The words that each load so far has brought, the first of each vector: their bits, and
+        #: the scope in which they are known.
+        self.loaded: list[tuple[int, list[tuple[int, str]]]] = []
         #: The registers of its results that are written now.
         self._now: dict[Value, tuple[int, ...]] = {}
         #: The `!dbg` of the function, set by whoever starts the lowering.

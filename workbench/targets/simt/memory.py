@@ -165,6 +165,7 @@ def _pieces(bytes_: int, element: Scalar | Pointer) -> tuple[int, int]:
 @SIMT.lower(Load)
 def lower_load(low: Lowering, op: Load) -> None:
     element = pointee_of(op.pointers.type)
+    low.loaded.append((low.emit.scope_id, []))
     if op.volatile and answer_scratch(op, low.chip, low.num_warps, op.result in low.used).bytes:
         owner = owner_of(low, op.pointers)
         unique = first_of_copies(low, op.pointers)
@@ -281,6 +282,7 @@ def _load_group(
     place = place or low.place(op.pointers, group[0])
     transfer = Transfer(place, pieces, bits, condition, op.cache, op.eviction, op.volatile)
     words = low.chip.load(low.emit, transfer, start)
+    low.loaded[-1][1].append((bits, words[0]))
     return _unpack_words(low, words, bits, element, type, len(group))
 
 

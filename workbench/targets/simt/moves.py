@@ -8,7 +8,7 @@ for (layouts/predict.py). Here are the rules of ops that any GPU has; a target a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from workbench.ir import Module, Op, Value, element_of, layout_of, shape_of
@@ -24,7 +24,7 @@ from workbench.ops import (
 )
 from workbench.targets.simt.layout import convert_plan
 from workbench.targets.simt.ops import SharedLoad, SharedStore
-from workbench.targets.simt.passes.costs import vector_width
+from workbench.targets.simt.passes.costs import repeated_places, vector_width
 from workbench.targets.simt.rules import Device, Setting
 from workbench.targets.simt.shared import (
     buffer_layout,
@@ -102,7 +102,15 @@ def global_moves(op: Op, on: Setting) -> list[Move]:
     pointers: Value = op.operands[0]
     direction: Direction
     direction = "load" if isinstance(op, Load) else "store" if isinstance(op, Store) else "atomic"
-    return [global_move(pointers, getattr(op, "mask", None), on, direction)]
+    move = global_move(pointers, getattr(op, "mask", None), on, direction)
+    layout = layout_of(pointers.type)
+    if not isinstance(op, Load) or layout is None or not shape_of(pointers.type):
+        return [move]
+    # Places of a thread that are known to hold the same are loaded once.
+    repeated = repeated_places(on.facts, op.result, layout)
+    table = layout.table("register")
+    places = {table[r] & ~repeated for r in layout.live_registers()}
+    return [replace(move, requests=max(1, len(places) // move.vector))]
 
 
 def global_move(

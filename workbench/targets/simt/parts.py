@@ -149,8 +149,11 @@ def _elements_read(
 def registers_of(value: Value) -> int:
     """Return how many registers of a thread a value has, copies left out."""
     layout = layout_of(value.type)
-    if layout is None:
-        return 1
+    return 1 if layout is None else _different(layout)
+
+
+@lru_cache(1024)
+def _different(layout: LinearLayout) -> int:
     table = layout.table("register")
     return len({table[register] for register in layout.live_registers()})
 

@@ -91,7 +91,9 @@ def lower_warp_barrier(low: Lowering, op: WarpBarrier) -> None:
 
 @SIMT.lower(Asked)
 def lower_asked(low: Lowering, op: Asked) -> None:
-    low.chip.end_stretch(low.emit)
+    found = low.loaded[len(low.loaded) - op.loads :]
+    words = [word for scope, of_one in found if low.emit.is_open(scope) for word in of_one]
+    low.chip.end_stretch(low.emit, words)
 
 
 def barrier(low: Lowering) -> None:

@@ -156,7 +156,8 @@ def parts_of_rows(op: Reduce) -> Parts | None:
     if others or layout is None:
         return None
     groups = reduce_plan(layout, op.axis).groups
-    if len(groups) < 2 or len(groups) + _registers_behind(operand) >= registers_of(operand):
+    room = registers_of(operand) - len(groups)
+    if len(groups) < 2 or _registers_behind(operand, room) >= room:
         return None
     each = max(1, _TOGETHER // max(map(len, groups)))
     parts = (groups[first : first + each] for first in range(0, len(groups), each))
@@ -164,11 +165,14 @@ def parts_of_rows(op: Reduce) -> Parts | None:
     return Parts(operand, registers, loads=False, once=True)
 
 
-def _registers_behind(value: Value) -> int:
-    """Return the registers of the smaller tiles of which a tile is made, element by element."""
+def _registers_behind(value: Value, enough: int) -> int:
+    """Return the registers of the smaller tiles of which a tile is made, element by element.
+
+    Beyond so many as are enough nothing is counted.
+    """
     most, found, seen = registers_of(value), 0, set[Value]()
     work = [value]
-    while work:
+    while work and found < enough:
         value = work.pop()
         if value in seen or not shape_of(value.type):
             continue

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from workbench.ir import Block, Builder, Module, Op, Shared, Value, rebuild
@@ -30,15 +29,24 @@ def stage_products(module: Module, remarks: Remarks, chip: Device) -> Module:
 
     Needs: layouts. Keeps: every value.
     """
-    kept, blocks = kept_operands(module, remarks, chip, partial(_staged, module, chip.rules))
-    module = _staged(module, chip.rules, kept)
+    tried: dict[frozenset[int], Module] = {}
+
+    def staged(kept: Mapping[int, InRegisters]) -> Module:
+        """Return the module with these operands in registers, made once: it is asked about much."""
+        key = frozenset(kept)  # an op holds at most one, in one way
+        if key not in tried:
+            tried[key] = _staged(module, chip.rules, kept)
+        return tried[key]
+
+    kept, blocks = kept_operands(module, remarks, chip, staged)
+    made = staged(kept)
     if blocks:
-        module = replace(module, attributes={**module.attributes, BLOCKS_WANTED: blocks})
-    on = Setting(module, chip)
-    for op in module.walk():
+        made = replace(made, attributes={**made.attributes, BLOCKS_WANTED: blocks})
+    on = Setting(made, chip)
+    for op in made.walk():
         if (told := chip.rules.told_of(op, on)) is not None:
             remarks.note(op, told.text, told.severity)
-    return module
+    return made
 
 
 def _staged(module: Module, rules: RuleTable, kept: Mapping[int, InRegisters]) -> Module:

@@ -200,10 +200,13 @@ class Asked(Op, mnemonic="gpu.asked", effects=_ISSUE_FENCE, exact=True):
     """What a thread has asked memory for is under way before it computes anything of what follows.
 
     A barrier orders accesses, between which an assembler puts arithmetic as it likes; here ends
-    what it orders at one time.
+    what it orders at one time. `loads` are how many ops in front of this one load what it means;
+    what these bring stays in front of it.
 
-        gpu.asked
+        gpu.asked {loads = 2}
     """
+
+    loads: int = attribute(default=0)
 
     def interpret(self, frame: Frame) -> None:
         return None

@@ -12,19 +12,39 @@ loaded for the next round while this one computes, and carried:
 The loads are those that products are made of element by element, of a few registers, whose address
 and memory may be read early (staged_loads.Early). What says where copies read is loaded a round
 before them, too: the page of a block of keys, the neighbours whose rows are gathered.
+
+Without products of tensor cores, all that a round loads starts so, where a thread makes some
+requests. ptxas puts each in front of what is computed of it, and a round would wait for memory once
+for each of them; where programs are few, nobody else fills that time.
 """
 
 from __future__ import annotations
 
-from workbench.ir import Block, Builder, Module, Op, Value, copy_op, layout_of, rebuild, shape_of
+from workbench.ir import (
+    Block,
+    Builder,
+    Module,
+    Op,
+    Value,
+    copy_op,
+    layout_of,
+    rebuild,
+    shape_of,
+    walk,
+)
 from workbench.ops import Elementwise, Splat, counted
 from workbench.passes.manager import Remarks
 from workbench.targets.simt.passes.rounds import another, counts_ahead, reached, reading_from
 from workbench.targets.simt.passes.staged_loads import Early, Known, staged_load
+from workbench.targets.simt.pressure import is_written_where_used, peak_in
 from workbench.targets.simt.rules import Access, Device
 
 #: The registers of a thread that all such loads of a loop may take, 32 bits each.
 MOST_REGISTERS = 8
+#: The same in loops without products of tensor cores, and the fewest requests of a thread a round.
+MOST_PLAIN, LEAST_PLAIN = 32, 3
+#: The most registers of tiles that such a loop may fill with them.
+MOST_ALIVE = 128
 
 
 def load_early(module: Module, remarks: Remarks, chip: Device) -> Module:
@@ -36,12 +56,12 @@ def load_early(module: Module, remarks: Remarks, chip: Device) -> Module:
 
     def rewrite(op: Op, builder: Builder) -> tuple[Value, ...] | None:
         loop = counted(op)
-        if loop is None or loop.stages_in(module.attributes) < 2 or not known.hides(loop.body):
+        if loop is None or loop.stages_in(module.attributes) < 2:
             return None
         if not counts_ahead(loop):
             return None
         early = Early(loop, known)
-        chosen = loaded_early(early)
+        chosen = loaded_early(early) if known.hides(loop.body) else _of_plain_rounds(early)
         if not chosen:
             return None
         for load in chosen:
@@ -80,6 +100,33 @@ def loaded_early(early: Early) -> list[Op]:
         room -= taken
         found.append(op)
     return found
+
+
+def _of_plain_rounds(early: Early) -> list[Op]:
+    """Return all loads of a loop without products, where a thread makes some and they are few."""
+    known, body = early.known, early.loop.body
+    if any(map(known.rules.staged_of, walk(body))) or any(map(_may_stop, walk(body))):
+        return []
+    found, requests, registers = list[Op](), 0, 0
+    for op in body.ops:
+        if known.rules.access_of(op) is None or len(op.results) != 1:
+            continue
+        before = None if early.obstacle(op) else early.slice_of(op.operands)
+        if before is None or not all(inner.pure for inner in before):
+            return []
+        found.append(op)
+        for move in known.rules.moves_of(op, known.on):
+            requests += move.requests
+            registers += move.requests * -(-move.bytes // 4)
+    if requests < LEAST_PLAIN or registers > MOST_PLAIN:
+        return []
+    elsewhere = [v for op in walk(body) if is_written_where_used(op) for v in op.results]
+    return found if peak_in(body, elsewhere) + registers <= MOST_ALIVE else []
+
+
+def _may_stop(op: Op) -> bool:
+    """Say whether an op may end the program before what stands behind it is loaded."""
+    return any(effect.space == "outside" for effect in op.own_effects())
 
 
 def _copied(early: Early) -> list[Op]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from workbench.layouts import LinearLayout
 from workbench.targets.simt.passes.elimination import cheapest
-from workbench.targets.simt.passes.layout_graph import LayoutGraph
+from workbench.targets.simt.passes.layout_graph import Known, LayoutGraph
 from workbench.targets.simt.rules import Map
 
 _MOST_STARTS = 6
+#: Of what layouts carry along, so many choices are kept: descents from all starts ask for it.
+_MOST_HELD = 500_000
 #: What an edge costs, by the candidates of its source and its target.
 Costs = list[list[float]]
 
@@ -32,9 +37,9 @@ def solve(graph: LayoutGraph) -> list[LinearLayout]:
 
 def edge_costs(graph: LayoutGraph) -> list[Costs]:
     """Return what each edge costs."""
-    nodes = graph.nodes
+    nodes, known = graph.nodes, Known()
     return [
-        edge.costs(nodes[edge.source].candidates, nodes[edge.target].candidates, graph.chip)
+        edge.costs(nodes[edge.source].candidates, nodes[edge.target].candidates, graph.chip, known)
         for edge in graph.edges
     ]
 
@@ -68,6 +73,15 @@ def _searched(graph: LayoutGraph, own: list[list[float]], tables: list[Costs]) -
 Brings = list[int | None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """New choices by node, the nodes in order, and the edges at them."""
+
+    choices: dict[int, int]
+    nodes: Sequence[int]
+    edges: Sequence[int]
+
+
 class _Search:
     """The graph in numbers: candidates by their places in their nodes' lists."""
 
@@ -88,6 +102,21 @@ class _Search:
             self.brings.append(
                 (_brings(edge.give, sources, targets), _brings(edge.need, targets, sources))
             )
+        #: By node, of each edge at it: the other end, and what it costs by the choice there.
+        self.beside: list[list[tuple[int, Costs]]] = [
+            [self._seen_from(number, edge) for edge in edges]
+            for number, edges in enumerate(self.around)
+        ]
+        self._carried: dict[tuple[int, int], _Move] = {}
+        self._held = 0
+
+    def _seen_from(self, number: int, edge: int) -> tuple[int, Costs]:
+        source, target, costs = self.edges[edge]
+        if source == target:
+            return number, [[row[place] for place, row in enumerate(costs)]] * len(costs)
+        if source != number:
+            return source, costs
+        return target, list(map(list, zip(*costs, strict=True)))
 
     def starts(self) -> list[list[int]]:
         """Return choices to begin with, the candidate of each node."""
@@ -96,14 +125,25 @@ class _Search:
         for number, node in enumerate(self.graph.nodes):
             if len(starts) < _MOST_STARTS and (node.costs or node.fixed):
                 spread = list(lowest)
-                for i, move in self.carried_along(number, lowest[number]).items():
+                for i, move in self.carried_along(number, lowest[number]).choices.items():
                     spread[i] = move
                 if spread not in starts:
                     starts.append(spread)
         return starts
 
-    def carried_along(self, number: int, candidate: int) -> dict[int, int]:
+    def carried_along(self, number: int, candidate: int) -> _Move:
         """Return the choices that one node's layout brings about through edges for nothing."""
+        known = self._carried.get((number, candidate))
+        if known is None:
+            choices = self._carry(number, candidate)
+            nodes = sorted(choices)
+            known = _Move(choices, nodes, sorted({e for n in nodes for e in self.around[n]}))
+            if self._held + len(nodes) <= _MOST_HELD:
+                self._carried[number, candidate] = known
+                self._held += len(nodes)
+        return known
+
+    def _carry(self, number: int, candidate: int) -> dict[int, int]:
         moves = {number: candidate}
         work = [number]
         while work:
@@ -137,6 +177,8 @@ class _Descent:
     def __init__(self, search: _Search, start: list[int]) -> None:
         self.search = search
         self.choice = list(start)
+        #: What each node and its edges cost by its candidate, until a node beside it chooses anew.
+        self._rows: list[list[float] | None] = [None] * len(start)
 
     def run(self) -> tuple[list[int], float]:
         """Make moves while one lowers the cost; return the choice and its cost."""
@@ -149,39 +191,59 @@ class _Descent:
                 for candidate in range(len(costs)):
                     if candidate == self.choice[number]:
                         continue
-                    helped = self.improves({number: candidate})
+                    helped = self._improves_alone(number, candidate)
                     if not helped and (number, candidate) not in vain:
-                        moves = search.carried_along(number, candidate)
-                        helped = self.improves(moves)
-                        vain.update(() if helped else moves.items())
+                        move = search.carried_along(number, candidate)
+                        helped = self._improves(move)
+                        vain.update(() if helped else move.choices.items())
                     if helped:
                         vain.clear()
                         improved = True
-        return self.choice, self.cost(set(range(len(self.choice))))
+        return self.choice, self._cost(range(len(self.choice)), range(len(search.edges)))
 
-    def improves(self, moves: dict[int, int]) -> bool:
-        """Make moves if they lower the cost; say whether they did."""
+    def _improves_alone(self, number: int, candidate: int) -> bool:
+        """Move one node if that lowers the cost; say whether it did."""
+        row = self._rows[number]
+        if row is None:
+            row = self._rows[number] = self._row(number)
+        if row[candidate] >= row[self.choice[number]] - 1e-9:
+            return False
+        self._choose({number: candidate})
+        return True
+
+    def _row(self, number: int) -> list[float]:
+        """Return what a node and its edges cost by its candidate, with the others' choices."""
+        row, choice = self.search.own[number], self.choice
+        for other, costs in self.search.beside[number]:
+            row = [total + cost for total, cost in zip(row, costs[choice[other]], strict=True)]
+        return row
+
+    def _choose(self, moves: dict[int, int]) -> None:
+        search = self.search
+        for number, candidate in moves.items():
+            self.choice[number] = candidate
+            for other, _ in search.beside[number]:
+                self._rows[other] = None
+
+    def _improves(self, move: _Move) -> bool:
+        """Make a move if it lowers the cost; say whether it did."""
         choice = self.choice
-        before = {n: choice[n] for n in moves}
-        old = self.cost(set(moves))
-        for n, c in moves.items():
+        before = [choice[n] for n in move.nodes]
+        old = self._cost(move.nodes, move.edges)
+        for n, c in move.choices.items():
             choice[n] = c
-        if self.cost(set(moves)) < old - 1e-9:
+        if self._cost(move.nodes, move.edges) < old - 1e-9:
+            self._choose(move.choices)
             return True
-        for n, c in before.items():
+        for n, c in zip(move.nodes, before, strict=True):
             choice[n] = c
         return False
 
-    def cost(self, numbers: set[int]) -> float:
-        """Return the cost of some nodes and of all edges at them."""
-        search, choice = self.search, self.choice
-        if len(numbers) == 1:
-            (one,) = numbers
-            total, edges = search.own[one][choice[one]], search.around[one]
-        else:
-            total = sum(search.own[n][choice[n]] for n in sorted(numbers))
-            edges = sorted({e for n in numbers for e in search.around[n]})
+    def _cost(self, nodes: Sequence[int], edges: Sequence[int]) -> float:
+        """Return the cost of some nodes and some edges, added up in order."""
+        choice, own, ends = self.choice, self.search.own, self.search.edges
+        total = sum([own[n][choice[n]] for n in nodes])
         for number in edges:
-            source, target, costs = search.edges[number]
+            source, target, costs = ends[number]
             total += costs[choice[source]][choice[target]]
         return total

@@ -84,9 +84,17 @@ class Edge:
     after: bool = False
 
     def costs(
-        self, sources: list[LinearLayout], targets: list[LinearLayout], chip: Hardware
+        self,
+        sources: list[LinearLayout],
+        targets: list[LinearLayout],
+        chip: Hardware,
+        known: Known | None = None,
     ) -> list[list[float]]:
-        """Return the estimated cycles of the conversions between layouts of its nodes."""
+        """Return the estimated cycles of the conversions between layouts of its nodes.
+
+        `known`: what conversions of this chip cost, which is added to.
+        """
+        known = Known() if known is None else known
         froms: list[LinearLayout | None] = [*sources]
         tos: list[LinearLayout | None] = [*targets]
         if self.after:
@@ -95,14 +103,28 @@ class Edge:
         else:
             assert self.need is not None
             tos = list(map(self.need, targets))
-        return [[self._conversion(a, b, chip) for b in tos] for a in froms]
+        key = tuple(froms), tuple(tos), self.bits
+        found = known.get(key)
+        if found is None:
+            found = known[key] = [[_conversion(a, b, self.bits, chip) for b in tos] for a in froms]
+        return [[_NEVER if one is None else self.weight * one for one in row] for row in found]
 
-    def _conversion(
-        self, source: LinearLayout | None, target: LinearLayout | None, chip: Hardware
-    ) -> float:
-        if source is None or target is None:
-            return 1e12
-        return self.weight * conversion_cost(source, target, self.bits, chip)
+
+#: What none of a node's layouts can be brought to.
+_NEVER = 1e12
+#: What conversions cost from each of some layouts to each of others; None: it cannot be.
+Known = dict[
+    tuple[tuple[LinearLayout | None, ...], tuple[LinearLayout | None, ...], int],
+    list[list[float | None]],
+]
+
+
+def _conversion(
+    source: LinearLayout | None, target: LinearLayout | None, bits: int, chip: Hardware
+) -> float | None:
+    if source is None or target is None:
+        return None
+    return conversion_cost(source, target, bits, chip)
 
 
 class LayoutGraph:
@@ -289,9 +311,10 @@ class LayoutGraph:
     def _offer(self) -> None:
         """Carry candidates along edges both ways until nothing new comes; then fill gaps."""
         rounds = _FAR if any(plan.far for plan in self.plans.values()) else _ROUNDS
+        carried = [[0, 0] for _ in self.edges]
         for last in (False, True):
             for _ in range(rounds):
-                if not self._spread():
+                if not self._spread(carried):
                     break
             if not last:
                 for node in self.nodes:
@@ -309,15 +332,22 @@ class LayoutGraph:
             for layout in self.nodes[edge.source].candidates:
                 target.offer(plan.within(layout))
 
-    def _spread(self) -> bool:
+    def _spread(self, carried: list[list[int]]) -> bool:
+        """Carry along each edge what came since it was carried last; say whether some was new.
+
+        `carried`: of each edge, how many candidates of its source and target it has carried: what
+        was refused then is refused again.
+        """
         changed = False
-        for edge in self.edges:
+        for edge, done in zip(self.edges, carried, strict=True):
             source, target = self.nodes[edge.source], self.nodes[edge.target]
             if edge.give is not None:
-                for layout in list(source.candidates):
+                new, done[0] = source.candidates[done[0] :], len(source.candidates)
+                for layout in new:
                     changed |= target.offer(edge.give(layout))
             if edge.need is not None and not edge.after:
-                for layout in list(target.candidates):
+                new, done[1] = target.candidates[done[1] :], len(target.candidates)
+                for layout in new:
                     changed |= source.offer(edge.need(layout))
         return changed
 
@@ -337,4 +367,4 @@ def _has_tiles(op: Op) -> bool:
     return any(value.type.takes_layout for value in (*op.results, *op.operands))
 
 
-__all__ = ["Edge", "LayoutGraph", "Node"]
+__all__ = ["Edge", "Known", "LayoutGraph", "Node"]
