@@ -113,8 +113,9 @@ class Memory:
             for effect in other.effects()
             if effect.space == "global"
         ]
-        if any(effect.order != "plain" for effect in between):
-            return all(map(self.is_settled, reads))
+        ordered = any(effect.order != "plain" for effect in between)
+        if ordered and not all(map(self.is_settled, reads)):
+            return False  # other programs may have written it
         return not any(w.writes and self.may_meet(r, w) for r in reads for w in between)
 
 
