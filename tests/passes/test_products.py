@@ -92,6 +92,25 @@ def test_products_of_f32_stay_so(types: str, options: dict[str, bool], precision
         assert np.array_equal(got.reshape(32, 64), want)
 
 
+def sums_and_largest(o_ptr, a_ptr, b_ptr, TWICE: tl.constexpr):
+    m, n, k = tl.arange(0, 32), tl.arange(0, 64), tl.arange(0, 16)
+    a = tl.load(a_ptr + m[:, None] * 16 + k[None, :])
+    b = tl.load(b_ptr + n[:, None] * 16 + k[None, :])
+    products = a[:, None, :] * b[None, :, :]
+    found = tl.sum(products, 2)
+    if TWICE:
+        found += tl.max(products, 2)
+    tl.store(o_ptr + m[:, None] * 64 + n[None, :], found)
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_products_of_f32_that_others_read_are_added_up_where_they_are(twice: bool):
+    """They are computed all the same: a dot would be more to do, not less."""
+    types = "*fp32:16 *fp32:16 *fp32:16"
+    module = tile_ir(sums_and_largest, types, {"TWICE": twice}, num_warps=4)
+    assert (multiply_broadcast_tiles(module, Remarks()) is module) == twice
+
+
 def copied_rows(o_ptr, a_ptr, b_ptr, TO: tl.constexpr, K: tl.constexpr):
     """Sums of pairs of rows of `TO` products, of tiles that have each of 2 x 8 rows of 16 twice."""
     g, m, d, n = tl.arange(0, 2), tl.arange(0, 8), tl.arange(0, 16), tl.arange(0, 16)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from math import prod
 
 from workbench.ir import BF16, F16, F32, Builder, Module, Op, Value, element_of, rebuild, shape_of
@@ -54,16 +55,20 @@ def multiply_broadcast_tiles(module: Module, remarks: Remarks) -> Module:
         %8 = tile.constant {value = 0.0, type = tile<16x16xf32>} : tile<16x16xf32>
         %7 = tile.dot %a, %b, %8 : tile<16x16xf32>
 
-    Needs: no `exact`; of f32 that were not 16 bits, that multiply-adds are allowed.
+    Needs: no `exact`; of f32 that were not 16 bits, that multiply-adds are allowed and that nobody
+    else reads the products.
     Keeps: every product, or its part in a multiply-add; they are added up in another order.
     """
     if module.attributes.get("exact"):
         return module
     threads = _LANES * int(module.attributes.get("num_warps", 4))
+    readers = Counter(v for op in module.walk() for v in op.operands)
+    #: Of whose products nothing else is made: what is computed all the same is added up there.
+    alone = {op.id for op in module.walk() if isinstance(op, Reduce) and readers[op.inputs[0]] == 1}
 
     def pays(op: Op) -> bool:
-        fused = module.attributes.get("enable_fp_fusion", True)
-        return bool(fused) and prod(shape_of(op.results[0].type)) >= _LEAST_SUMS * threads
+        fused = bool(module.attributes.get("enable_fp_fusion", True)) and op.id in alone
+        return fused and prod(shape_of(op.results[0].type)) >= _LEAST_SUMS * threads
 
     def factors(op: Op) -> tuple[_Factor, _Factor] | None:
         found = _factors(op) if isinstance(op, Reduce) else None
