@@ -12,6 +12,7 @@ from workbench.ir import Module, parse_module
 from workbench.ops import Dot
 from workbench.passes.manager import Remarks
 from workbench.passes.repeated_rows import multiply_rows_once
+from workbench.passes.rules import constant_of
 from workbench.passes.sums_to_products import multiply_broadcast_tiles
 
 
@@ -80,6 +81,8 @@ def test_products_of_f32_stay_so(types: str, options: dict[str, bool], precision
     assert len(remarks.items) == len(found)
     assert all('input_precision="tf32"' in remark.text for remark in remarks.items)
     if found:
+        # Of products that are all -0.0 the sum is -0.0.
+        assert [str(constant_of(op.accumulator)) for op in found] == ["-0.0"]
         rewritten = multiply_broadcast_tiles(module, Remarks())
         random = np.random.default_rng(1)
         kinds = {"*fp32:16": np.float32, "*fp16:16": np.float16}

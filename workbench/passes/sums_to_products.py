@@ -78,17 +78,17 @@ def multiply_broadcast_tiles(module: Module, remarks: Remarks) -> Module:
         if (found := factors(op)) is None:
             return None
         (result,) = op.results
-        zero = builder.add(Constant(0.0, result.type))
         tiles = [v for v, _ in found]
         if _narrow(*found):
             remarks.note(op, "a sum of products, each number with each of another tile: a dot")
-            precision = "tf32"
+            precision, nothing = "tf32", 0.0
         else:
             text = "a sum of products of f32, each number with each of another tile: a dot of f32"
             hint = 'tl.dot(a, b, input_precision="tf32") multiplies 10 bits of each on tensor cores'
             remarks.note(op, f"{text}; {hint}")
             tiles = [v if element_of(v.type) == F32 else builder.add(Cast(v, F32)) for v in tiles]
-            precision = "ieee"
+            precision, nothing = "ieee", -0.0  # what is added to a -0.0 and leaves it one
+        zero = builder.add(Constant(nothing, result.type))
         a, b = (
             builder.add(Transpose(v, (1, 0))) if turned else v
             for v, (_, turned) in zip(tiles, found, strict=True)
