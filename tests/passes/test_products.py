@@ -12,6 +12,7 @@ from workbench.ir import Module, parse_module
 from workbench.ops import Dot
 from workbench.passes.manager import Remarks
 from workbench.passes.repeated_rows import multiply_rows_once
+from workbench.passes.rules import constant_of
 from workbench.passes.sums_to_products import multiply_broadcast_tiles
 
 
@@ -80,6 +81,8 @@ def test_products_of_f32_stay_so(types: str, options: dict[str, bool], precision
     assert len(remarks.items) == len(found)
     assert all('input_precision="tf32"' in remark.text for remark in remarks.items)
     if found:
+        # Of products that are all -0.0 the sum is -0.0.
+        assert [str(constant_of(op.accumulator)) for op in found] == ["-0.0"]
         rewritten = multiply_broadcast_tiles(module, Remarks())
         random = np.random.default_rng(1)
         kinds = {"*fp32:16": np.float32, "*fp16:16": np.float16}
@@ -90,6 +93,25 @@ def test_products_of_f32_stay_so(types: str, options: dict[str, bool], precision
         run_module(rewritten, (1,), [got, a, b])
         want = a.reshape(32, 16).astype(np.float32) @ b.reshape(64, 16).T.astype(np.float32)
         assert np.array_equal(got.reshape(32, 64), want)
+
+
+def sums_and_largest(o_ptr, a_ptr, b_ptr, TWICE: tl.constexpr):
+    m, n, k = tl.arange(0, 32), tl.arange(0, 64), tl.arange(0, 16)
+    a = tl.load(a_ptr + m[:, None] * 16 + k[None, :])
+    b = tl.load(b_ptr + n[:, None] * 16 + k[None, :])
+    products = a[:, None, :] * b[None, :, :]
+    found = tl.sum(products, 2)
+    if TWICE:
+        found += tl.max(products, 2)
+    tl.store(o_ptr + m[:, None] * 64 + n[None, :], found)
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_products_of_f32_that_others_read_are_added_up_where_they_are(twice: bool):
+    """They are computed all the same: a dot would be more to do, not less."""
+    types = "*fp32:16 *fp32:16 *fp32:16"
+    module = tile_ir(sums_and_largest, types, {"TWICE": twice}, num_warps=4)
+    assert (multiply_broadcast_tiles(module, Remarks()) is module) == twice
 
 
 def copied_rows(o_ptr, a_ptr, b_ptr, TO: tl.constexpr, K: tl.constexpr):

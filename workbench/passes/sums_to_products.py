@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from math import prod
 
 from workbench.ir import BF16, F16, F32, Builder, Module, Op, Value, element_of, rebuild, shape_of
@@ -54,16 +55,20 @@ def multiply_broadcast_tiles(module: Module, remarks: Remarks) -> Module:
         %8 = tile.constant {value = 0.0, type = tile<16x16xf32>} : tile<16x16xf32>
         %7 = tile.dot %a, %b, %8 : tile<16x16xf32>
 
-    Needs: no `exact`; of f32 that were not 16 bits, that multiply-adds are allowed.
+    Needs: no `exact`; of f32 that were not 16 bits, that multiply-adds are allowed and that nobody
+    else reads the products.
     Keeps: every product, or its part in a multiply-add; they are added up in another order.
     """
     if module.attributes.get("exact"):
         return module
     threads = _LANES * int(module.attributes.get("num_warps", 4))
+    readers = Counter(v for op in module.walk() for v in op.operands)
+    #: Of whose products nothing else is made: what is computed all the same is added up there.
+    alone = {op.id for op in module.walk() if isinstance(op, Reduce) and readers[op.inputs[0]] == 1}
 
     def pays(op: Op) -> bool:
-        fused = module.attributes.get("enable_fp_fusion", True)
-        return bool(fused) and prod(shape_of(op.results[0].type)) >= _LEAST_SUMS * threads
+        fused = bool(module.attributes.get("enable_fp_fusion", True)) and op.id in alone
+        return fused and prod(shape_of(op.results[0].type)) >= _LEAST_SUMS * threads
 
     def factors(op: Op) -> tuple[_Factor, _Factor] | None:
         found = _factors(op) if isinstance(op, Reduce) else None
@@ -73,17 +78,17 @@ def multiply_broadcast_tiles(module: Module, remarks: Remarks) -> Module:
         if (found := factors(op)) is None:
             return None
         (result,) = op.results
-        zero = builder.add(Constant(0.0, result.type))
         tiles = [v for v, _ in found]
         if _narrow(*found):
             remarks.note(op, "a sum of products, each number with each of another tile: a dot")
-            precision = "tf32"
+            precision, nothing = "tf32", 0.0
         else:
             text = "a sum of products of f32, each number with each of another tile: a dot of f32"
             hint = 'tl.dot(a, b, input_precision="tf32") multiplies 10 bits of each on tensor cores'
             remarks.note(op, f"{text}; {hint}")
             tiles = [v if element_of(v.type) == F32 else builder.add(Cast(v, F32)) for v in tiles]
-            precision = "ieee"
+            precision, nothing = "ieee", -0.0  # what is added to a -0.0 and leaves it one
+        zero = builder.add(Constant(nothing, result.type))
         a, b = (
             builder.add(Transpose(v, (1, 0))) if turned else v
             for v, (_, turned) in zip(tiles, found, strict=True)

@@ -76,3 +76,33 @@ def test_loads_of_plain_rounds_start_before_them(options: dict[str, Any], count:
     for size in (0, 1, 16, 40):
         want, got = (meaning(m, (1,), arguments(size))[2] for m in (before, after))
         assert np.allclose(*(np.frombuffer(held, np.float32) for held in (want, got)), atol=1e-4)
+
+
+def moments(
+    x_ptr, o_ptr, rounds, R: tl.constexpr, B: tl.constexpr, TYPE: tl.constexpr
+):  # fmt: skip
+    """Three sums of as many numbers as a round loads."""
+    at = tl.arange(0, R)[:, None] * B + tl.arange(0, B)[None, :]
+    one, two, largest = (tl.zeros((R, B), TYPE),) * 3
+    for i in range(rounds):
+        x = tl.load(x_ptr + i * R * B + at)
+        one += x
+        two += x * x
+        largest = tl.maximum(largest, x)
+    tl.store(o_ptr + at, one + two + largest)
+
+
+@pytest.mark.parametrize("type", ["fp32", "i32"])
+@pytest.mark.parametrize(
+    ("warps", "options", "count"),
+    # 16 registers for each of five tiles: with 32 warps a thread has 64.
+    [(4, {}, 1), (32, {}, 0), (4, {"maxnreg": 64}, 0)],
+)
+def test_loads_ahead_leave_room_for_what_a_round_computes(
+    type: str, warps: int, options: dict[str, Any], count: int
+):
+    sizes = {"R": warps, "B": 512, "TYPE": tl.float32 if type == "fp32" else tl.int32}
+    signature = f"*{type}:16 *{type}:16 i32"
+    module = tile_ir(moments, signature, sizes, num_warps=warps, **options)
+    tile = [module, *(after for _, after in tile_steps(module))][-1]
+    assert carried_loads([after for _, after in gpu_steps(tile, SM_90A)][-1]) == count

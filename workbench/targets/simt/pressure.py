@@ -6,7 +6,7 @@ are written where somebody needs them and are left out, so that it errs on the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from workbench.ir import Block, Module, Op, Scalar, Value, element_of, layout_of, shape_of
@@ -107,21 +107,23 @@ def peak(module: Module, least: int = 0) -> tuple[Op | None, int]:
     return found.op, found.registers
 
 
-def peak_in(block: Block, elsewhere: Iterable[Value] = ()) -> int:
+def peak_in(block: Block, elsewhere: Iterable[Value] = (), integers: Iterable[Value] = ()) -> int:
     """Return the registers of a thread that tiles of floats fill at most in a loop's body.
 
-    `elsewhere`: tiles that are in no registers.
+    `elsewhere`: tiles that are in no registers; `integers`: tiles of integers that are in some.
     """
-    found = _Peak(elsewhere)
+    found = _Peak(elsewhere, {value: _integers_held(value) for value in integers})
     found.block(block, {})
     return found.registers
 
 
 class _Peak:
-    def __init__(self, elsewhere: Iterable[Value] = ()) -> None:
+    def __init__(
+        self, elsewhere: Iterable[Value] = (), sizes: Mapping[Value, int] | None = None
+    ) -> None:
         self.op: Op | None = None
         self.registers = 0
-        self._sizes: dict[Value, int] = dict.fromkeys(elsewhere, 0)
+        self._sizes: dict[Value, int] = {**(sizes or {}), **dict.fromkeys(elsewhere, 0)}
         self._reads: dict[Op, tuple[Value, ...]] = {}
 
     def all_of(self, module: Module) -> int:
@@ -194,6 +196,16 @@ def registers_held(value: Value) -> int:
     element = element_of(value.type)
     if not isinstance(element, Scalar) or not element.is_float:
         return 0
+    return _registers_of(value, element)
+
+
+def _integers_held(value: Value) -> int:
+    """Return the registers that a tile of numbers fills where integers are computed once, too."""
+    element = element_of(value.type)
+    return _registers_of(value, element) if isinstance(element, Scalar) else 0
+
+
+def _registers_of(value: Value, element: Scalar) -> int:
     layout = layout_of(value.type)
     if layout is None or is_uniform(value):
         return 0

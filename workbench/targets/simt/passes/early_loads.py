@@ -36,7 +36,7 @@ from workbench.ops import Elementwise, Splat, counted
 from workbench.passes.manager import Remarks
 from workbench.targets.simt.passes.rounds import another, counts_ahead, reached, reading_from
 from workbench.targets.simt.passes.staged_loads import Early, Known, staged_load
-from workbench.targets.simt.pressure import is_written_where_used, peak_in
+from workbench.targets.simt.pressure import is_written_where_used, peak_in, registers_of
 from workbench.targets.simt.rules import Access, Device
 
 #: The registers of a thread that all such loads of a loop may take, 32 bits each.
@@ -121,7 +121,16 @@ def _of_plain_rounds(early: Early) -> list[Op]:
     if requests < LEAST_PLAIN or registers > MOST_PLAIN:
         return []
     elsewhere = [v for op in walk(body) if is_written_where_used(op) for v in op.results]
-    return found if peak_in(body, elsewhere) + registers <= MOST_ALIVE else []
+    # Integers too, but those that are written where somebody needs them: what says where it loads.
+    integers = [*body.arguments, *body.yields, *(v for op in found for v in op.results)]
+    alive = peak_in(body, elsewhere, integers) + registers
+    return found if alive <= _room(known) else []
+
+
+def _room(known: Known) -> int:
+    """Return the registers that tiles of such a loop may fill: of many warps each has few."""
+    have = registers_of(known.on.module, known.on.chip)
+    return min(MOST_ALIVE, have, known.on.options.get("maxnreg") or have)
 
 
 def _may_stop(op: Op) -> bool:
