@@ -142,6 +142,15 @@ def test_warps_that_divide_less_than_an_instruction_has_repeat_its_columns(rows:
     assert meaning(last, (1,), make()) == meaning(module, (1,), make())
 
 
+@pytest.mark.parametrize("kind", KERNELS)
+def test_products_of_bytes_by_more_warps_than_columns_need_keep_their_layout(kind: str):
+    """All layouts are tried that a product may have, those of words among them."""
+    named = {"GROUP": 128, "BLOCK_M": 16, "BLOCK_N": 16, "BLOCK_K": 64}
+    module = tile_ir(KERNELS[kind], POINTERS.format("i8"), named, num_warps=8)
+    make = arguments(kind, 16)
+    assert meaning(in_gpu_ir(module), (4,), make()) == meaning(module, (4,), make())
+
+
 def test_columns_behind_the_last_do_not_keep_fields_from_being_known():
     """A block of 112 columns: 256 of them are as many for each multiprocessor of an H100."""
     last = in_gpu_ir(module_of_words((16, 112, 64)))
