@@ -7,6 +7,7 @@ in every round.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from workbench.analysis.affine import Affine
@@ -52,17 +53,24 @@ def part_quotients(module: Module, remarks: Remarks) -> Module:
         %11 = tile.splat %10 {shape = (16,)} : tile<16xptr<i32>>
         %5 = tile.add_pointer %11, %4 : tile<16xptr<i32>>
 
-    A remainder of such a sum, wherever it is, is that of its other part: a table of constants, if
-    that counts.
-    Needs: exact integers, none of the two parts below 0, the divisor divides the uniform one.
+    A remainder of such a sum is that of its other part, a table of constants if that counts: in a
+    loop, and elsewhere unless it is for addresses alone, which have it beside the quotient.
+    Needs: exact integers, none of the two parts below 0, the divisor divides the uniform one; no
+    quotient times its divisor, which is put together again with the remainder.
     Keeps: every value. With a = c * d, (a + b) / c = d + b / c, where neither is negative.
     """
+    divided = [op for op in module.walk() if _divides_sum(op)]
+    if not divided:
+        return module
     # What lies in a loop changes with its rounds, what does not was moved out of it.
     loops = [region for op in module.walk() if op.repeats for region in op.regions]
     inside = {op.id for region in loops for op in walk(region)}
+    addresses, whole = _for_addresses(module), set(_put_together(module))
     found = [
-        op for op in module.walk() if _divides_sum(op) and (op.id in inside or _leaves_rest(op))
-    ]
+        op for op in divided
+        if (op.id in inside or (_leaves_rest(op) and op.result not in addresses))
+        and (op.operands[0], constant_of(op.operands[1])) not in whole
+    ]  # fmt: skip
     if not found:
         return module
     facts = Affine(module)
@@ -108,6 +116,35 @@ def _divides_sum(op: Op) -> bool:
 
 def _leaves_rest(op: Op) -> bool:
     return isinstance(op, Elementwise) and op.function == "rem"
+
+
+def _for_addresses(module: Module) -> set[Value]:
+    """Return what offsets of pointers are made of element by element, and no shifts of words."""
+    offsets, shifts = set[Value](), set[Value]()
+    for op in reversed(list(module.walk())):  # users come first
+        if isinstance(op, AddPointer):
+            offsets.add(op.offset)
+        elif isinstance(op, Elementwise) and op.function in ("shl", "shr"):
+            shifts.add(op.inputs[1])
+        for found in (offsets, shifts):
+            if (op.pointwise or op.moves) and not found.isdisjoint(op.results):
+                found.update(op.operands)
+    return offsets - shifts
+
+
+def _put_together(module: Module) -> Iterator[tuple[Value, int]]:
+    """Yield sums whose quotients are multiplied by their divisors, with these."""
+    for op in module.walk():
+        if not isinstance(op, Elementwise) or op.function != "mul":
+            continue
+        for value, factor in (op.inputs, op.inputs[::-1]):
+            made = value.op
+            while made is not None and made.moves:
+                made = made.operands[0].op
+            if isinstance(made, Elementwise) and made.function == "div":
+                by = constant_of(made.inputs[1])
+                if by is not None and by == constant_of(factor):
+                    yield made.inputs[0], by
 
 
 def _parted(op: Elementwise, before: Op, facts: Affine, builder: Builder) -> _Parts | Value | None:

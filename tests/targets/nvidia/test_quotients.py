@@ -122,3 +122,29 @@ def test_quotients_are_those_of_elements_on_their_own(seed: int):
         each = y[:, None].expand(rows, columns).contiguous()
         kernel[(1,)](x, y, each, shared, alone, **SHAPE, num_warps=4)
         assert torch.equal(shared.view(torch.int32), alone.view(torch.int32))
+
+
+WHOLE = """
+def whole(x, y, n, B: tl.constexpr, LOOP: tl.constexpr):
+    if LOOP:
+        for start in range(0, n, B):
+            at = start + tl.arange(0, B)
+            tl.store(y + at, tl.load(x + at // 16 * 16 + at % 16))
+    else:
+        at = tl.program_id(0) * B + tl.arange(0, B)
+        tl.store(y + at, tl.load(x + at // 16 * 16 + at % 16))
+"""
+
+
+@pytest.mark.parametrize("loop", [False, True])
+def test_what_is_divided_and_put_together_again_is_not_taken_apart(loop: bool):
+    """The sum's quotient and its remainder stay those of one number, which is the sum."""
+    named = {"B": 1024, "LOOP": loop}
+    compiled = workbench.compile(
+        from_text(WHOLE), "*i32:16 *i32:16 i32:16", named, "sm_90a", num_warps=4
+    )
+    text = compiled.asm["gpu"]
+    divided = re.findall(r"tile\.(?:div|rem) \[(%\w+), %\w+\] : tile", text)
+    assert len(divided) == 2
+    assert len(set(divided)) == 1
+    assert f"{divided[0]} = tile.add" in text

@@ -32,7 +32,9 @@ from workbench.ir import (
     layout_of,
     shape_of,
 )
+from workbench.layouts import split_warps
 from workbench.ops import Cast, ConvertLayout, Dot, For, Load
+from workbench.targets.nvidia.fragments import is_turned
 from workbench.targets.nvidia.ops import AsyncCopy
 from workbench.targets.simt.fields import field_of, shifts_of
 
@@ -123,6 +125,30 @@ def test_a_lane_has_neighbouring_columns_where_memory_has_their_words_side_by_si
         assert layout is not None
         assert ({(0, 1), (0, 2)} <= set(layout.bases["register"])) == beside
         assert ({(0, 4), (0, 8), (0, 16)} <= set(layout.bases["lane"])) == beside
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(16, 16), (8, 32)])
+def test_warps_that_divide_less_than_an_instruction_has_repeat_its_columns(rows: int, columns: int):
+    """Four columns of each of eight warps, of which instructions have sixteen."""
+    named = {"GROUP": 64, "BLOCK_M": rows, "BLOCK_N": columns, "BLOCK_K": 64}
+    module = tile_ir(WORDS[1], WORDS[0], named, num_warps=8, num_stages=3)
+    last = in_gpu_ir(module)
+    (dot,) = (op for op in last.walk() if isinstance(op, Dot))
+    layout = layout_of(dot.result.type)
+    assert layout is not None
+    assert is_turned(layout)
+    assert columns // split_warps((columns, rows), 8)[0] == 4
+    make = arguments_of_words(rows)
+    assert meaning(last, (1,), make()) == meaning(module, (1,), make())
+
+
+@pytest.mark.parametrize("kind", KERNELS)
+def test_products_of_bytes_by_more_warps_than_columns_need_keep_their_layout(kind: str):
+    """All layouts are tried that a product may have, those of words among them."""
+    named = {"GROUP": 128, "BLOCK_M": 16, "BLOCK_N": 16, "BLOCK_K": 64}
+    module = tile_ir(KERNELS[kind], POINTERS.format("i8"), named, num_warps=8)
+    make = arguments(kind, 16)
+    assert meaning(in_gpu_ir(module), (4,), make()) == meaning(module, (4,), make())
 
 
 def test_columns_behind_the_last_do_not_keep_fields_from_being_known():

@@ -118,9 +118,10 @@ def _fragments(
 def _beside(layout: LinearLayout, rows: int) -> LinearLayout:
     """Return a layout in which a lane has neighbouring ones of a warp's rows, up to four.
 
-    Which rows of a tile those of instructions stand for is free, if it is so in both.
+    Which rows of a tile those of instructions stand for is free, if it is so in both. Warps that
+    divide fewer rows than an instruction has repeat them: there none are further apart than lanes.
     """
-    own = min(2, (rows - 1).bit_length() - 3)
+    own = max(0, min(2, (rows - 1).bit_length() - 3))
     place = {8 << bit: 1 << bit for bit in range(own)}
     place |= {1 << bit: 1 << own + bit for bit in range(3)}
     bases = {
