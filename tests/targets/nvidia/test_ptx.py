@@ -93,36 +93,6 @@ def test_every_hint_assembles_on_every_chip(hint: str, chip: str):
     assert ("L1::evict_last" in compiled.asm["ptx"]) == (hint == "eviction_policy")
 
 
-PRODUCT = """
-def kernel(x, w, out, K):
-    i = tl.arange(0, 64)
-    acc = tl.zeros((64, 64), tl.float32)
-    for k in range(0, K, 64):
-        a = tl.load(x + i[:, None] * K + k + i[None, :])
-        b = tl.load(w + i[None, :] * K + k + i[:, None], eviction_policy={policy!r})
-        acc = tl.dot(a, b, acc)
-    tl.store(out + i[:, None] * 64 + i[None, :], acc)
-"""
-
-
-@needs_ptxas
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("policy", EVICTIONS)
-def test_copies_tell_the_l2_how_long_to_keep_what_they_bring(policy: str, chip: str):
-    """Those of the operand that asks for it, in front of the loop and in it."""
-    source = from_text(PRODUCT.format(policy=policy))
-    words = "*fp16:16 *fp16:16 *fp32:16 i32:16"
-    compiled = wb.compile(source, words, {}, target=chip, tma=False, num_stages=3)
-    assert compiled.n_regs is not None
-    text = compiled.asm["ptx"]
-    plain = len(re.findall(r"cp\.async\.cg\.shared\.global \[", text))
-    told = len(re.findall(r"cp\.async\.cg\.shared\.global\.L2::cache_hint \[.*, %rd\d+;", text))
-    assert plain == (told or plain)
-    assert bool(told) is bool(policy)
-    assert (f"createpolicy.fractional.L2::{policy}.b64" in text) is bool(policy)
-    assert not any("eviction_policy" in remark.text for remark in compiled.trace.remarks)
-
-
 # -- rows -------------------------------------------------------------------------------------
 #: What an instruction looks like in each text.
 CODE = {

@@ -17,7 +17,6 @@ from workbench.layouts import (
 )
 from workbench.ops import Load, Store, pointee_of
 from workbench.passes.rules import constant_of
-from workbench.targets.llvm.emit import Emitter
 from workbench.targets.nvidia.instructions import address_of
 from workbench.targets.nvidia.ops import AsyncCopy, CommitCopies, WaitCopies
 from workbench.targets.nvidia.table import NVIDIA
@@ -68,8 +67,9 @@ def copy_of_load(op: Load, on: Setting) -> Ahead | None:
         for turned, spread in ways
     ]
     buffer, *others = [Shared(shape, element, swizzle) for swizzle in dict.fromkeys(orders)]
-    # PTX ISA 9.0, cp.async: .ca or .cg by its width.
-    asked = {"cache_modifier": "" if op.cache in ("ca", "cg") else op.cache}
+    # PTX ISA 9.0, cp.async: .ca or .cg by its width, an eviction policy by a descriptor only.
+    asked = {"cache_modifier": "" if op.cache in ("ca", "cg") else op.cache,
+             "eviction_policy": op.eviction}  # fmt: skip
     prefetch = _PREFETCHED if on.options.get("prefetch_l2", False) else 0
     return Ahead(
         buffer=buffer,
@@ -239,17 +239,6 @@ def _matrices(
         yield step, found
 
 
-def _policy(emit: Emitter, eviction: str) -> str:
-    """Return what tells the L2 how long it keeps what is copied, "" if nobody asks for it.
-
-    It is a number of 64 bits that copies take; PTX ISA 9.0, createpolicy (sm_80).
-    """
-    if eviction not in ("evict_first", "evict_last"):
-        return ""
-    text = f"createpolicy.fractional.L2::{eviction}.b64 $0;"
-    return emit.pure(f'call i64 asm "{text}", "=l"()')
-
-
 @NVIDIA.lower(AsyncCopy)
 def lower_async_copy(low: Lowering, op: AsyncCopy) -> None:
     """PTX ISA 9.0, cp.async (sm_80): 4, 8 or 16 bytes; a source that is ignored writes zeros.
@@ -266,7 +255,6 @@ def lower_async_copy(low: Lowering, op: AsyncCopy) -> None:
     table = places.table("register")
     access = plan_access(low, op.pointers, op.mask, itemsize)
     owner = low.owner(layout)
-    policy = _policy(emit, op.eviction)
     for group in access.groups:
         exists = low.inside(layout, group[0])
         if exists == "false":
@@ -283,18 +271,13 @@ def lower_async_copy(low: Lowering, op: AsyncCopy) -> None:
         bytes_ = itemsize * len(group)
         cache = "cg" if bytes_ == 16 and op.cache != "ca" else "ca"
         near = f".L2::{op.prefetch}B" if op.prefetch and bytes_ == low.chip.widest_bytes else ""
-        hint = ".L2::cache_hint" if policy else ""
-        text = f"cp.async.{cache}.shared.global{hint}{near} [$0], [$1{beside}], {bytes_}"
+        text = f"cp.async.{cache}.shared.global{near} [$0], [$1{beside}], {bytes_}"
         arguments, constraints = [f"i32 {place}", f"ptr addrspace(1) {source}"], ["r", "l"]
         if condition is not None:
             ignored = emit.pure(f"xor i1 {condition}, true")
             text += ", $2"
             arguments.append(f"i1 {ignored}")
             constraints.append("b")
-        if policy:
-            text += f", ${len(arguments)}"
-            arguments.append(f"i64 {policy}")
-            constraints.append("l")
         if runs is not None:
             text = f"@${len(arguments)} {text}"
             arguments.append(f"i1 {runs}")
