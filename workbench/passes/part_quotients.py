@@ -16,6 +16,7 @@ from workbench.ir import (
     Builder,
     Module,
     Op,
+    Pointer,
     Value,
     element_of,
     rebuild,
@@ -65,7 +66,8 @@ def part_quotients(module: Module, remarks: Remarks) -> Module:
     # What lies in a loop changes with its rounds, what does not was moved out of it.
     loops = [region for op in module.walk() if op.repeats for region in op.regions]
     inside = {op.id for region in loops for op in walk(region)}
-    addresses, whole = _for_addresses(module), set(_put_together(module))
+    addresses = _for_addresses(module)
+    whole = {*_put_together(module), *_looked_up(module, addresses)}
     found = [
         op for op in divided
         if (op.id in inside or (_leaves_rest(op) and op.result not in addresses))
@@ -145,6 +147,25 @@ def _put_together(module: Module) -> Iterator[tuple[Value, int]]:
                 by = constant_of(made.inputs[1])
                 if by is not None and by == constant_of(factor):
                     yield made.inputs[0], by
+
+
+def _looked_up(module: Module, addresses: set[Value]) -> Iterator[tuple[Value, int]]:
+    """Yield sums of which the quotients say where an address is read, with their divisors.
+
+    A table of pages is asked for a quotient, and the remainder is the row in the page: boxes of a
+    tensor map are found by the two of one sum (`raise-tma`).
+    """
+    asking = set[Value]()
+    for op in reversed(list(module.walk())):  # users come first
+        made_alike = op.pointwise or op.moves
+        if not made_alike and not addresses.isdisjoint(op.results):
+            asking.update(v for v in op.operands if isinstance(element_of(v.type), Pointer))
+        if made_alike and not asking.isdisjoint(op.results):
+            asking.update(op.operands)
+            if isinstance(op, Elementwise) and op.function == "div":
+                by = constant_of(op.inputs[1])
+                if by is not None:
+                    yield op.inputs[0], by
 
 
 def _parted(op: Elementwise, before: Op, facts: Affine, builder: Builder) -> _Parts | Value | None:
