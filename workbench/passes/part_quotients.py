@@ -57,7 +57,8 @@ def part_quotients(module: Module, remarks: Remarks) -> Module:
     A remainder of such a sum is that of its other part, a table of constants if that counts: in a
     loop, and elsewhere unless it is for addresses alone, which have it beside the quotient.
     Needs: exact integers, none of the two parts below 0, the divisor divides the uniform one; no
-    quotient times its divisor, which is put together again with the remainder.
+    quotient times its divisor, which is put together again with the remainder, and none that asks a
+    table for an address, by which boxes are found.
     Keeps: every value. With a = c * d, (a + b) / c = d + b / c, where neither is negative.
     """
     divided = [op for op in module.walk() if _divides_sum(op)]

@@ -22,6 +22,8 @@ from tests.targets.nvidia.raising import SM_90A, may_run
 from workbench.analysis.forms import number
 from workbench.ir import I64, Module, Op
 from workbench.ops import Elementwise, For, Load, Select
+from workbench.passes.manager import Remarks
+from workbench.passes.part_quotients import part_quotients
 from workbench.source import KernelError
 from workbench.targets.nvidia.form_values import Scalars
 from workbench.targets.nvidia.ops import TensorCopy, TensorLoad
@@ -51,6 +53,7 @@ def prefill(
     words[5] = f"*{table}:16"
     module = tile_ir(kernels.paged_prefill, " ".join(words), sizes, num_warps=warps, num_stages=2)
     final = [module, *(after for _, after in tile_steps(module))][-1]
+    final = part_quotients(final, Remarks())
     return replace(final, attributes={**final.attributes, "narrow_index": True})
 
 
