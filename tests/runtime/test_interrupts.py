@@ -18,7 +18,7 @@ from workbench.interrupts import imported, in_one_piece, renewed_lock
 ROOT = Path(__file__).resolve().parents[2]
 
 FORKING = """
-import os, sys, threading
+import os, sys, threading, traceback
 import numpy as np
 import workbench as wb
 from tests.fuzz import interrupted
@@ -44,21 +44,25 @@ threads = [threading.Thread(target=compiling, args=(n * 10**6,)) for n in (1, 2)
 for thread in threads:
     thread.start()
 children = []
-for number in range(6):
-    child = os.fork()
-    if child == 0:
-        try:
-            use(number)
-            use(number + 1)
-            os._exit(0)
-        finally:
-            os._exit(1)
-    children.append(child)
-    use(100 + number)
-ended = [os.waitpid(child, 0)[1] for child in children]
-over.set()
-for thread in threads:
-    thread.join()
+try:
+    for number in range(6):
+        child = os.fork()
+        if child == 0:
+            try:
+                use(number)
+                use(number + 1)
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(1)
+        children.append(child)
+        use(100 + number)
+    ended = [os.waitpid(child, 0)[1] for child in children]
+finally:
+    over.set()
+    for thread in threads:
+        thread.join()
 print(ended)
 """
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.bench.subject import Subject, call_by_name
+from workbench.source import parsed_expression
 
 PRODUCTS = {"matmul", "mm", "bmm", "addmm", "einsum", "linear"}
 
@@ -53,7 +54,7 @@ def _first_line(error: BaseException) -> str:
 def is_product(text: str) -> bool:
     """Whether an expression contains a matrix product."""
     try:
-        tree = ast.parse(text.strip(), mode="eval")
+        tree = parsed_expression(text.strip())
     except SyntaxError:
         return False
     for node in ast.walk(tree):

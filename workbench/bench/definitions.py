@@ -18,7 +18,7 @@ from numbers import Integral, Real
 from typing import Any, cast
 
 from workbench import language as tl
-from workbench.source import KernelError, KernelSource, OptionError, kernel_source
+from workbench.source import KernelError, KernelSource, OptionError, kernel_source, parsed
 
 
 class Definitions:
@@ -130,7 +130,7 @@ class Definitions:
             inner = getattr(function, "kernel_source", None)
             if isinstance(inner, KernelSource):
                 self._needs_of(inner)
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(parsed(text)):
             if isinstance(node, ast.Name):
                 module = inspect.getmodule(value)
                 outer = vars(module).get(node.id) if module is not None else None

@@ -25,7 +25,7 @@ from workbench.bench.plan import Plan
 from workbench.bench.samples import address_of, held_by, steps_of
 from workbench.bench.subject import Subject
 from workbench.runtime.compiled import CompiledKernel
-from workbench.source import KernelError
+from workbench.source import KernelError, parsed_expression
 
 #: The most bytes of arrays that a file holds, the smallest arrays first.
 MOST_BYTES = 1 << 17
@@ -202,7 +202,7 @@ class _Launch:
             return []
         said = f"# The check was against {_quoted(text)!r}"
         try:
-            tree = ast.parse(text, mode="eval")
+            tree = parsed_expression(text)
         except SyntaxError:
             return [f"{said}, which is no expression."]
         lines: list[str] = []
@@ -221,7 +221,7 @@ class _Launch:
                     return [f"{said}; nobody knows here what {word} is."]
             except KernelError as error:
                 return [f"{said}; {_quoted(str(error.args[0]))}."]
-        called = plan.namespace.get(text) if isinstance(tree.body, ast.Name) else None
+        called = plan.namespace.get(text) if isinstance(tree, ast.Name) else None
         if callable(called):  # it gets the arguments that its parameters name
             wanted = inspect.signature(called).parameters
             text += f"({', '.join(f'{n}={n}' for n in subject.arguments if n in wanted)})"

@@ -18,7 +18,14 @@ from dataclasses import replace
 from math import lcm
 from typing import Any
 
-from workbench.source import ArgumentError, KernelSource, OptionError, Parameter
+from workbench.source import (
+    ArgumentError,
+    KernelSource,
+    OptionError,
+    Parameter,
+    literal,
+    parsed_expression,
+)
 from workbench.source.arguments import Argument, constant
 from workbench.source.elements import parse_type
 from workbench.source.given import by_name, several
@@ -145,8 +152,8 @@ def read_word(word: str, where: str = "--sig", column: int = 0) -> Argument:
 
 def _literal(text: str, where: str, word: str) -> Any:
     try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
+        return literal(text)
+    except ValueError as error:
         raise OptionError(f"{where}: {word!r} has no value after '='", code="K113") from error
 
 
@@ -204,8 +211,8 @@ def apply_assumption(text: str, arguments: dict[str, Argument]) -> None:
     else is refused, since an assumption without effect would look like one.
     """
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        tree = parsed_expression(text.strip())
+    except SyntaxError as error:
         raise OptionError(f"--assume: {text!r} is not an expression", code="K113") from error
     parts = tree.values if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) else [tree]
     for part in parts:

@@ -21,6 +21,7 @@ from workbench.source import (
     compiled,
     deep,
     parsed,
+    parsed_expression,
     register_text,
 )
 
@@ -176,7 +177,7 @@ def _launched_names(tree: ast.AST) -> set[str]:
 def _decorator(function: ast.FunctionDef) -> ast.expr:
     """Return `triton.jit`, by no name that the cell may have bound otherwise."""
     text = f"__import__({OURS!r}, fromlist=['jit']).jit"
-    made = ast.parse(text, mode="eval").body
+    made = parsed_expression(text)
     for node in ast.walk(made):
         ast.copy_location(node, function)
     return made

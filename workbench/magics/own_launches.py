@@ -20,7 +20,7 @@ from workbench.magics.kept import Kept
 from workbench.magics.options import Request
 from workbench.magics.values import Expression
 from workbench.runtime.jit import LaunchRecord, observing
-from workbench.source import KernelSource, OptionError
+from workbench.source import KernelSource, OptionError, parsed_expression
 
 MOST_LAUNCHES = 64  # of a cell's own code that are recorded
 
@@ -110,7 +110,7 @@ def _wanted(request: Request, namespace: Mapping[str, Any]) -> list[Any]:
     if not isinstance(check, Expression) or check.is_object:
         return []
     try:
-        tree = ast.parse(check.text.strip(), mode="eval")
+        tree = parsed_expression(check.text.strip())
     except SyntaxError:  # whoever evaluates it says so
         return []
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}

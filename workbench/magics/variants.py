@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,7 +14,7 @@ from workbench.magics import registry
 from workbench.magics.values import TARGETS
 from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.compiling import obtain
-from workbench.source import OptionError
+from workbench.source import OptionError, literal
 
 
 def find(what: Any = None, namespace: Mapping[str, Any] | None = None) -> KernelResult:
@@ -87,8 +86,8 @@ def compiled_as(
             target = word
             continue
         try:
-            given[SHORT_FORMS.get(key, key)] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
+            given[SHORT_FORMS.get(key, key)] = literal(value)
+        except ValueError:
             given[SHORT_FORMS.get(key, key)] = value
     parameters = {p.name for p in compiled.source.parameters if p.is_constexpr}
     constants = {n: v for n, v in given.items() if n in parameters}

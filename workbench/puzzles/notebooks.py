@@ -16,7 +16,7 @@ from typing import Any
 from workbench.puzzles import api
 from workbench.puzzles.collection import PUZZLES
 from workbench.puzzles.puzzle import Puzzle
-from workbench.source import OptionError, register_text
+from workbench.source import OptionError, parsed, register_text
 
 _RULES = """\
 The check launches your kernel itself, with this signature, for the sizes shown and for hidden ones:
@@ -130,7 +130,7 @@ def _run(source: str, count: int, names: dict[str, Any], outputs: list[dict[str,
     file = f"In[{count}]"
     source = re.sub(r"(?m)^%.*", "", source)  # magics show nothing here
     register_text(file, source)
-    tree = ast.parse(source)
+    tree = parsed(source)
     last = tree.body[-1]
     value = None
     if isinstance(last, ast.Expr):

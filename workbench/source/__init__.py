@@ -34,7 +34,7 @@ from workbench.source.errors import (
 from workbench.source.kernels import KernelSource, kernel_source, register_text, source_lines
 from workbench.source.parameters import Parameter
 from workbench.source.spans import Source, Span, line_of, source_rows
-from workbench.source.syntax import compiled, parsed
+from workbench.source.syntax import compiled, literal, parsed, parsed_expression
 
 __all__ = [
     "ArgumentError",
@@ -63,8 +63,10 @@ __all__ = [
     "kernel_source",
     "limit_of",
     "line_of",
+    "literal",
     "over_budget",
     "parsed",
+    "parsed_expression",
     "refused",
     "register_text",
     "seconds_of_loops",

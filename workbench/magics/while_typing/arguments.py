@@ -20,7 +20,7 @@ from workbench.magics.options import Request
 from workbench.magics.values import Expression, split_top_level
 from workbench.magics.while_typing.functions import decorators_of
 from workbench.magics.while_typing.known import UnknownError, carefully, is_array
-from workbench.source import KernelError, KernelSource, Parameter
+from workbench.source import KernelError, KernelSource, Parameter, parsed_expression
 from workbench.source.arguments import Argument, constant
 
 Known = dict[str, Argument]
@@ -74,8 +74,8 @@ def _argument(source: KernelSource, parameter: Parameter, value: Any) -> Argumen
 def careful_text(text: str, names: Mapping[str, Any]) -> Any:
     """Return the value of an expression given as text; raises UnknownError."""
     try:
-        node = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError) as error:
+        node = parsed_expression(text.strip())
+    except SyntaxError as error:
         raise UnknownError from error
     return carefully(node, names)
 

@@ -20,7 +20,7 @@ from workbench.magics.values import Expression, Token, part_span
 from workbench.magics.while_typing.arguments import argument_texts, signed_parameters
 from workbench.magics.while_typing.functions import Written, kernels_of
 from workbench.magics.while_typing.written import Cell
-from workbench.source import KernelError, KernelSource, OptionError
+from workbench.source import KernelError, KernelSource, OptionError, parsed_expression
 
 
 def read_line(cell: Cell, file: str) -> tuple[Request, list[KernelError]]:
@@ -144,8 +144,8 @@ def _check_expression(expression: Expression, known: set[str]) -> Iterator[Kerne
         place = part_span(expression.span, expression.text, start, start + len(text))
         start += len(text)
         try:
-            tree = ast.parse(text.strip(), mode="eval")
-        except (SyntaxError, ValueError):
+            tree = parsed_expression(text.strip())
+        except SyntaxError:
             yield OptionError(
                 f"{expression.option}: {text!r} is no Python expression", place, code="K104"
             )
