@@ -88,6 +88,150 @@ def test_instructions_on_integers(asm, want):
         assert np.array_equal(got, want(a, b).astype(np.int32))
 
 
+def _unsigned(f):
+    """Return a function of arrays that computes with Python's integers, as 32 bits."""
+
+    def of(*arrays):
+        columns = [[int(x) & 0xFFFFFFFF for x in array] for array in arrays]
+        found = [f(*row) & 0xFFFFFFFF for row in zip(*columns, strict=True)]
+        return np.array(found, np.uint32).view(np.int32)
+
+    return of
+
+
+def _signed(x):
+    return x - (1 << 32) if x >> 31 else x
+
+
+def _picked(a, b, c):
+    """Return what prmt gives."""
+    found = 0
+    for place in range(4):
+        pick = c >> 4 * place & 15
+        byte = (b << 32 | a) >> 8 * (pick & 7) & 255
+        found |= (255 * (byte >> 7) if pick & 8 else byte) << 8 * place
+    return found
+
+
+def _field(a, start, length, *, signed=False):
+    """Return what bfe gives."""
+    start, length = start & 255, length & 255
+    value = (_signed(a) if signed else a) >> start & ((1 << length) - 1)
+    return value - (1 << length) if signed and length and value >> (length - 1) else value
+
+
+def _inserted(a, b, start, length):
+    """Return what bfi gives."""
+    start, length = start & 255, min(length & 255, 32)
+    field = (1 << length) - 1 << start
+    return b & ~field | a << start & field
+
+
+def _dot(a, b, c):
+    return (
+        sum(_signed((a >> n & 255) << 24) // (1 << 24) * (b >> n & 255) for n in (0, 8, 16, 24)) + c
+    )
+
+
+@pytest.mark.parametrize(
+    ("asm", "want"),
+    [
+        ("shf.l.wrap.b32 $0, $1, $2, $3;", lambda a, b, c: (b << 32 | a) << (c & 31) >> 32),
+        ("shf.r.wrap.b32 $0, $1, $2, $3;", lambda a, b, c: (b << 32 | a) >> (c & 31)),
+        ("shf.l.clamp.b32 $0, $1, $2, $3;", lambda a, b, c: (b << 32 | a) << min(c, 32) >> 32),
+        ("shf.r.clamp.b32 $0, $1, $2, $3;", lambda a, b, c: (b << 32 | a) >> min(c, 32)),
+        ("prmt.b32 $0, $1, $2, $3;", _picked),
+        ("prmt.b32 $0, $1, $2, 0x9A40;", lambda a, b, c: _picked(a, b, 0x9A40)),
+        ("bfe.u32 $0, $1, $2, $3;", _field),
+        ("bfe.s32 $0, $1, $2, $3;", lambda a, b, c: _field(a, b, c, signed=True)),
+        ("bfe.s32 $0, $1, 28, 8;", lambda a, b, c: _field(a, 28, 8, signed=True)),
+        ("bfi.b32 $0, $1, $2, $3, 7;", lambda a, b, c: _inserted(a, b, c, 7)),
+        ("bfi.b32 $0, $1, $2, 5, $3;", lambda a, b, c: _inserted(a, b, 5, c)),
+        ("dp4a.s32.u32 $0, $1, $2, $3;", _dot),
+        ("add.sat.s32 $0, $1, $2;",
+         lambda a, b, c: max(-(2**31), min(2**31 - 1, _signed(a) + _signed(b)))),
+        ("cvt.sat.s8.s32 $0, $1;", lambda a, b, c: max(-128, min(127, _signed(a)))),
+        ("{ .reg .pred p; .reg .pred q; setp.ne.s32 q, $3, 0;"
+         " setp.lt.and.s32 p, $1, $2, q; selp.b32 $0, 1, 2, p; }",
+         lambda a, b, c: 1 if c and _signed(a) < _signed(b) else 2),
+        ("{ .reg .pred p, q; setp.lo.u32 p|q, $1, $2; selp.b32 $0, $3, 5, q; }",
+         lambda a, b, c: 5 if a < b else c),
+    ],
+)  # fmt: skip
+def test_instructions_on_bits(asm, want):
+    a, b = (RANDOM.integers(-(2**31), 2**31, 32).astype(np.int32) for _ in "ab")
+    c = np.array([0, 1, 5, 31, 32, 33, 40, 255] * 4, np.int32)
+    if "bfe" in asm:
+        b = RANDOM.integers(0, 40, 32).astype(np.int32)
+    kernel = from_text(f"""
+        def kernel(out, x, y, z):
+            i = tl.arange(0, 32)
+            tl.store(out + i, tl.inline_asm_elementwise(
+                {asm!r}, "=r,r,r,r", [tl.load(x + i), tl.load(y + i), tl.load(z + i)], tl.int32,
+                True, 1))
+    """)
+    got = result(kernel, np.int32, 32, x=a, y=b, z=c)
+    assert np.array_equal(got, _unsigned(want)(a, b, c))
+
+
+def test_compares_of_nans():
+    """`ne` and the others do not hold with a NaN, those that end in u do."""
+    x = np.array([1, np.nan, 2, np.nan], np.float32)
+    y = np.array([1, 1, 1, np.nan], np.float32)
+    for word, want in [
+        ("eq", "1000"), ("ne", "0010"), ("neu", "0111"), ("equ", "1101"), ("ltu", "0101"),
+        ("gt", "0010"), ("num", "1010"), ("nan", "0101"),
+    ]:  # fmt: skip
+        asm = f"{{ .reg .pred p; setp.{word}.f32 p, $1, $2; selp.b32 $0, 1, 0, p; }}"
+        got = _run(asm, "=r,f,f", x, y, dtype="int32", out=np.int32, args="a, b", n=4)
+        assert "".join(map(str, got)) == want, word
+
+
+def test_tf32_is_rounded():
+    if default_target().startswith("sm_8"):
+        pytest.skip("these chips round halves away only")
+    bits = np.array([0x3F801000, 0x3F800FFF, 0xBF803000, 0x7F800000, 0x3F801001], np.uint32)
+    wanted = {
+        "rna": [0x3F802000, 0x3F800000, 0xBF804000, 0x7F800000, 0x3F802000],
+        "rn": [0x3F800000, 0x3F800000, 0xBF804000, 0x7F800000, 0x3F802000],
+    }
+    for word, want in wanted.items():
+        asm = f"cvt.{word}.tf32.f32 $0, $1;"
+        got = _run(asm, "=r,f", bits.view(np.float32), dtype="int32", out=np.int32, n=5)
+        assert [hex(v & 0xFFFFFFFF) for v in got.tolist()] == [hex(v) for v in want], word
+
+
+def test_results_that_are_written_early_and_operands_that_are_results():
+    """`=&r` keeps a result from an operand's register, `0` is the register of result 0."""
+    kernel = from_text("""
+        def kernel(out, x, y):
+            i = tl.arange(0, 32)
+            a, b = tl.load(x + i), tl.load(y + i)
+            s, d = tl.inline_asm_elementwise("add.s32 $0, $2, $3; sub.s32 $1, $2, $3;",
+                                             "=&r,=r,r,r", [a, b], dtype=(tl.int32, tl.int32),
+                                             is_pure=True, pack=1)
+            t = tl.inline_asm_elementwise("add.s32 $0, $0, $2;", "=r,0,r", [s, d], tl.int32,
+                                          True, 1)
+            tl.store(out + i, t)
+    """)
+    a, b = (RANDOM.integers(-(2**31), 2**31, 32).astype(np.int32) for _ in "ab")
+    assert np.array_equal(result(kernel, np.int32, 32, x=a, y=b), a + a)
+
+
+@pytest.mark.parametrize(
+    "asm",
+    ["add.rz.f32 $0, $1, $2;", "min.s16x2 $0, $1, $2;", "prmt.b32.f4e $0, $1, $2, 3;",
+     "fma.rn.oob.relu.f16 $0, $1, $2, $2;", "min.xorsign.abs.f32 $0, $1, $2;"],
+)  # fmt: skip
+def test_what_a_name_says_is_never_left_out(asm):
+    """Computing an instruction without a word of its name would give another value."""
+    if default_target().startswith("sm_"):
+        pytest.skip("the chip knows it")
+    x = np.zeros(32, np.int32)
+    with pytest.raises(TargetError, match="has no meaning known away"):
+        run(_kernel(asm, "=r,r,r", "int32", args="a, b"), out=x, x=x, y=x)
+
+
 @pytest.mark.parametrize("n", [32, 100, 7])
 def test_four_bytes_in_a_register(n):
     x = RANDOM.integers(0, 256, n).astype(np.uint8)

@@ -32,7 +32,8 @@ class InlineAssembly(Op, mnemonic="tile.inline_asm"):
     """Instructions of the target, run for `pack` elements of every operand at a time.
 
     `text` names its registers $0, $1, ...: results first, then operands, as `constraints` says
-    ("=r", "f", ...; 32 bits r and f, 64 bits l and d, 16 bits h). Elements of fewer than 32 bits
+    ("=r", "f", ...; 32 bits r and f, 64 bits l and d, 16 bits h; "=&r" is written before all
+    operands are read, "0" is the register of result 0). Elements of fewer than 32 bits
     share registers, the first in the low bits. `types` are the results' element types;
     `has_effects`: it does more than compute them. What it
     means away from its target is known for common instructions alone (ptx/).
@@ -68,7 +69,7 @@ class InlineAssembly(Op, mnemonic="tile.inline_asm"):
     @property
     def program(self) -> Program:
         """The assembly as data, for whoever computes it away from its target."""
-        return Program(self.text, self.types, self.pack, self.span)
+        return Program(self.text, self.types, self.pack, self.span, self.constraints)
 
     def own_effects(self) -> Effects:
         return ANYTHING if self.has_effects else NONE

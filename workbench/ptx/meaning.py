@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.ir import Element, Scalar
-from workbench.ptx.instructions import HANDLERS, NOTHING
+from workbench.ptx.instructions import HANDLERS, NOTHING, check_modifiers
 from workbench.ptx.reading import read_instructions
 from workbench.ptx.registers import Held, Machine, Registers, registers_of
 from workbench.source import Span
@@ -22,13 +22,15 @@ class Program:
     """Inline assembly as data: `text` names registers $0, $1, ...: results first, then operands.
 
     `types` are the element types of the results, `pack` the elements that one run of it takes;
-    `span` is where errors point.
+    of `constraints` those count here that are a result's number: the operand is there from the
+    beginning. `span` is where errors point.
     """
 
     text: str
     types: tuple[Scalar, ...]
     pack: int = 1
     span: Span | None = None
+    constraints: str = ""
 
 
 def evaluate(
@@ -38,11 +40,14 @@ def evaluate(
     registers = Registers(machine, program.span)
     counts = [registers_of(element, program.pack)[1] for element in program.types]
     number = sum(counts)
+    words = [word.strip() for word in program.constraints.split(",") if word.strip()]
     for payload, element in inputs:
         each, count = registers_of(element, program.pack)
         held = registers.packed(payload, element, each)
         for _ in range(count):
             registers.held[f"${number}"] = held
+            if number < len(words) and words[number].isdecimal():
+                registers.held[f"${words[number]}"] = held
             number += 1
     for instruction in read_instructions(program.text):
         if instruction.base in NOTHING:
@@ -50,6 +55,7 @@ def evaluate(
         handler, operands = HANDLERS.get(instruction.base, (None, 0))
         if handler is None or len(instruction.operands) < operands:
             raise registers.fail(f"'{instruction.line}'")
+        check_modifiers(registers, instruction)
         handler(registers, instruction)
     results: list[Any] = []
     first = 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from workbench.ir import Element, Pointer, Value, element_of, shape_of
 from workbench.ops import InlineAssembly
 from workbench.ptx import registers_of
@@ -28,7 +30,7 @@ def assembly_layouts(op: InlineAssembly, on: Setting) -> Layouts:
 
 @NVIDIA.lower(InlineAssembly)
 def lower_inline_assembly(low: Lowering, op: InlineAssembly) -> None:
-    outputs, inputs, rest = _constraints(op)
+    words = _constraints(op)
     tiled = bool(op.inputs and shape_of(op.inputs[0].type))
     places = first_of_copies(low, op.inputs[0]) if tiled else [0]
     tables = [_table(low, value) for value in op.results]
@@ -38,8 +40,8 @@ def lower_inline_assembly(low: Lowering, op: InlineAssembly) -> None:
         group += [group[-1]] * (op.pack - len(group))
         operands: list[tuple[str, str]] = []
         for value in op.inputs:
-            operands += _packed(low, value, group, inputs[len(operands) :])
-        values = _statement(low, op, outputs, rest, operands)
+            operands += _packed(low, value, group, words.inputs[len(operands) :])
+        values = _statement(low, op, words, operands)
         for number, (result, table) in enumerate(zip(op.results, tables, strict=True)):
             each, count = registers_of(element_of(result.type), op.pack)
             taken, values = values[:count], values[count:]
@@ -58,12 +60,21 @@ def _table(low: Lowering, value: Value) -> tuple[int, ...]:
     return low.layout(value).table("register") if shape_of(value.type) else (0,)
 
 
-def _constraints(op: InlineAssembly) -> tuple[list[str], list[str], list[str]]:
-    """Return the register types of results and operands, and constraints that are neither."""
-    words = [word.strip() for word in op.constraints.split(",") if word.strip()]
-    outputs = [word[1:] for word in words if word.startswith("=")]
-    inputs = [word for word in words if not word.startswith(("=", "~", "+"))]
-    rest = [word for word in words if word.startswith("~")]
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What constraints say: the kinds of registers of results and operands, and all words."""
+
+    outputs: list[str]
+    inputs: list[str]
+    every: list[str]
+
+
+def _constraints(op: InlineAssembly) -> _Words:
+    """Read constraints: `=&r` is written before all operands are read, `0` is result 0's register."""
+    every = [word.strip() for word in op.constraints.split(",") if word.strip()]
+    outputs = [word[1:].removeprefix("&") for word in every if word.startswith("=")]
+    inputs = [word for word in every if not word.startswith(("=", "~"))]
+    inputs = [outputs[int(w)] if w.isdecimal() and int(w) < len(outputs) else w for w in inputs]
     wanted = sum(registers_of(element, op.pack)[1] for element in op.types)
     given = sum(registers_of(element_of(v.type), op.pack)[1] for v in op.inputs)
     for word in (*outputs, *inputs):
@@ -71,15 +82,16 @@ def _constraints(op: InlineAssembly) -> tuple[list[str], list[str], list[str]]:
             raise TargetError(
                 f"inline assembly: the constraint '{word}' is not known",
                 op.span,
-                hint="use r, f, l, d or h, with '=' before those of results",
+                hint="use r, f, l, d or h, with '=' (or '=&') before those of results",
             )
     if len(outputs) != wanted or len(inputs) != given:
         raise TargetError(
             f"inline assembly: {len(outputs)} results and {len(inputs)} operands in the "
             f"constraints, {wanted} and {given} registers are needed with pack={op.pack}",
             op.span,
+            hint="one constraint for each register: those of results first, then of operands",
         )
-    return outputs, inputs, rest
+    return _Words(outputs, inputs, every)
 
 
 def _packed(
@@ -132,21 +144,18 @@ def _resized(low: Lowering, value: str, have: str, type: str) -> str:
 
 
 def _statement(
-    low: Lowering, op: InlineAssembly, outputs: list[str], rest: list[str],
-    operands: list[tuple[str, str]],
-) -> list[tuple[str, str]]:  # fmt: skip
+    low: Lowering, op: InlineAssembly, words: _Words, operands: list[tuple[str, str]]
+) -> list[tuple[str, str]]:
     """Write one statement and return (type, operand) of its results."""
     emit = low.emit
-    types = [_REGISTERS[letter] for letter in outputs]
-    words = [f"={letter}" for letter in outputs]
-    words += [_letter(type) for type, _ in operands] + rest
+    types = [_REGISTERS[letter] for letter in words.outputs]
     text = "".join(
         c if 32 <= ord(c) < 127 and c not in '"\\' else f"\\{ord(c):02X}" for c in op.text
     )
     result = "void" if not types else types[0] if len(types) == 1 else f"{{{', '.join(types)}}}"
     sideeffect = "sideeffect " if op.has_effects or not types else ""
     arguments = ", ".join(f"{type} {value}" for type, value in operands)
-    call = f'call {result} asm {sideeffect}"{text}", "{",".join(words)}"({arguments})'
+    call = f'call {result} asm {sideeffect}"{text}", "{",".join(words.every)}"({arguments})'
     if not types:
         emit.do(call)
         return []
@@ -155,10 +164,6 @@ def _statement(
         return [(types[0], value)]
     extract = emit.effect if op.has_effects else emit.pure
     return [(type, extract(f"extractvalue {result} {value}, {i}")) for i, type in enumerate(types)]
-
-
-def _letter(type: str) -> str:
-    return next(letter for letter, held in _REGISTERS.items() if held == type)
 
 
 def _unpacked(
