@@ -252,3 +252,20 @@ def test_rows_under_a_mask_of_remainders_are_loaded_in_wide_pieces():
     found = ptx(rows, "sm_90a")
     assert len(re.findall(r"ld\.global\.v4", found)) == 2
     assert len(re.findall(r"\bld\.global", found)) == 2
+
+
+@needs_ptxas
+@pytest.mark.parametrize("chip", ["sm_80", "sm_89", "sm_90"])
+def test_a_bf16_is_added_on_every_chip(chip: str):
+    """PTX ISA 9.0, atom: `.bf16` requires sm_90; those before compare and swap."""
+    kernel = from_text("""
+        def kernel(x_ptr, out_ptr, n, B: tl.constexpr):
+            i = tl.arange(0, B)
+            old = tl.atomic_add(x_ptr + i % 8, tl.full((B,), 0.5, tl.bfloat16), mask=i < n)
+            tl.store(out_ptr + i, old, mask=i < n)
+            tl.atomic_add(x_ptr, 0.5, sem="relaxed", scope="sys")
+    """)
+    made = wb.compile(kernel, "*bf16 *f32 i32", {"B": 64}, target=chip)
+    assert made.code
+    swaps = re.findall(r"atom\.(\w+)\.(\w+)\.global\.cas\.b16", made.asm["ptx"])
+    assert swaps == ([] if chip == "sm_90" else [("acq_rel", "gpu"), ("relaxed", "sys")])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from workbench.ir import Scalar
+from workbench.ir import BF16, Scalar
 from workbench.source import TargetError
 from workbench.targets.llvm.emit import Emitter, float_literal
 from workbench.targets.simt.hardware import (
@@ -236,7 +236,7 @@ class Instructions(Device):
         operands: Sequence[str],
         condition: str | None,
     ) -> str:
-        """PTX ISA 9.0, atom."""
+        """PTX ISA 9.0, atom. Nothing adds a bf16 before sm_90: those chips compare and swap."""
         bits, letter = f"i{update.element.bits}", _LETTER[update.element.bits]
         names = ", ".join(f"${2 + i}" for i in range(len(operands)))
         text = f"atom.{update.order}.{update.scope}.global.{_word(update)} $0, [$1], {names};"
@@ -246,6 +246,9 @@ class Instructions(Device):
             text = f"@${len(operands) + 2} {text}"
             constraints += ["b", "0"]
             arguments += [f"i1 {condition}", f"{bits} 0"]
+        if self.capability < 90 and update.function == "add" and update.element == BF16:
+            text = _added_by_swaps(update, guarded=condition is not None)
+            constraints[0] = f"=&{letter}"
         return emit.effect(
             f'call {bits} asm sideeffect "{text}", "{",".join(constraints)},~{{memory}}"'
             f"({', '.join(arguments)})"
@@ -445,3 +448,16 @@ def _word(update: Atomic) -> str:
             return f"add.noftz.{element.name}"
         return f"add.{'u' if kind == 's' else kind}{bits}"
     return f"{name}.{kind}{bits}"
+
+
+def _added_by_swaps(update: Atomic, *, guarded: bool) -> str:
+    """Return what adds a bf16 by fma and compare-and-swap; names end with the braces."""
+    where = f"{update.scope}.global"
+    return (
+        "{ .reg .pred again; .reg .b16 seen, sum, one; "
+        + ("@!$3 bra done; " if guarded else "")
+        + f"mov.b16 one, 0x3F80; ld.relaxed.{where}.b16 $0, [$1]; retry: mov.b16 seen, $0; "
+        "fma.rn.bf16 sum, seen, one, $2; "
+        f"atom.{update.order}.{where}.cas.b16 $0, [$1], seen, sum; "
+        "setp.ne.b16 again, seen, $0; @again bra retry; " + ("done: }" if guarded else "}")
+    )
