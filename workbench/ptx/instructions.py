@@ -68,6 +68,14 @@ def _clamped(run: Registers, value: Any, have: Scalar, to: Scalar) -> Any:
     return run.machine.convert(value, have, to, "rtne")
 
 
+def _clamped_sum(run: Registers, i: Instruction, inputs: list[Any]) -> Any:
+    """add.sat.s32 and sub.sat.s32."""
+    if types_of(i) != ["s32"]:
+        raise run.fail(f"'{i.line}'")
+    wide = [run.machine.convert(x, I32, I64, "rtne") for x in inputs]
+    return _clamped(run, run.apply(i.base, I64, *wide), I64, I32)
+
+
 def _simple(run: Registers, i: Instruction) -> None:
     base = i.base
 
@@ -86,10 +94,7 @@ def _simple(run: Registers, i: Instruction) -> None:
             amount = run.operand(i.operands[2], U32)
             inputs = [inputs[0], run.read(Held(amount, U32), element)]
         if "sat" in i.parts and element.kind == "int":
-            if element != I32 or base not in ("add", "sub"):
-                raise run.fail(f"'{i.line}'")
-            wide = [run.machine.convert(x, I32, I64, "rtne") for x in inputs]
-            return _clamped(run, run.apply(base, I64, *wide), I64, I32)
+            return _clamped_sum(run, i, inputs)
         if "NaN" in i.parts:
             name = {"min": "minimum", "max": "maximum"}.get(name, name)
         return _saturated(run, i, run.apply(name, element, *inputs), element)
@@ -168,19 +173,23 @@ def _convert(run: Registers, i: Instruction) -> None:
     elif pair is not None:
         raise run.fail(f"'{i.line}'")
     else:
-        have, want = run.type_of(i), TYPES[to]
-        value = run.operand(i.operands[1], have)
-        for mode, row in _ROUNDINGS.items():
-            if mode in i.parts and have.is_float:
-                value = run.apply(row, have, value)
-        if "sat" in i.parts and have.is_integer and want.is_integer:
-            value = _clamped(run, value, have, want)
-        elif have != want:
-            value = run.machine.convert(value, have, want, rounding)
-        value = _saturated(run, i, value, want)
-        if want.kind == "int" and want.bits < 32:  # a register that is wider holds the sign
-            value, want = run.machine.convert(value, want, I32, "rtne"), I32
-        run.write(i, value, want)
+        _convert_one(run, i, TYPES[to], rounding)
+
+
+def _convert_one(run: Registers, i: Instruction, want: Scalar, rounding: str) -> None:
+    have = run.type_of(i)
+    value = run.operand(i.operands[1], have)
+    for mode, row in _ROUNDINGS.items():
+        if mode in i.parts and have.is_float:
+            value = run.apply(row, have, value)
+    if "sat" in i.parts and have.is_integer and want.is_integer:
+        value = _clamped(run, value, have, want)
+    elif have != want:
+        value = run.machine.convert(value, have, want, rounding)
+    value = _saturated(run, i, value, want)
+    if want.kind == "int" and want.bits < 32:  # a register that is wider holds the sign
+        value, want = run.machine.convert(value, want, I32, "rtne"), I32
+    run.write(i, value, want)
 
 
 def _to_tf32(run: Registers, i: Instruction) -> None:

@@ -70,7 +70,7 @@ class _Words:
 
 
 def _constraints(op: InlineAssembly) -> _Words:
-    """Read constraints: `=&r` is written before all operands are read, `0` is result 0's register."""
+    """Read constraints: `=&r` is written before operands are read, `0` is result 0's register."""
     every = [word.strip() for word in op.constraints.split(",") if word.strip()]
     outputs = [word[1:].removeprefix("&") for word in every if word.startswith("=")]
     inputs = [word for word in every if not word.startswith(("=", "~"))]
