@@ -158,6 +158,8 @@ class Activation:
         self.declared: set[str] = set()
         self.places: dict[str, Span] = {}
         self.loops = 0
+        #: Which ways an `if` went whose condition is known.
+        self.taken: dict[ast.If, set[bool]] = {}
         #: Flags that nobody reads after the block being lowered, as nothing follows it.
         self.unread: frozenset[str] = frozenset((BREAK, CONTINUE, RETURN))
         self._globals: dict[str, Any] = {}

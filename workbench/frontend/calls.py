@@ -21,6 +21,7 @@ from workbench.frontend.activation import (
 )
 from workbench.frontend.expressions import evaluate_each
 from workbench.frontend.python_functions import PYTHON, call_now, call_python, is_compile_time
+from workbench.frontend.syntax import comes_to_its_end
 from workbench.frontend.words import of_function
 from workbench.language.aggregates import Aggregate
 from workbench.language.constexprs import is_tuple, unwrap
@@ -29,6 +30,7 @@ from workbench.language.extra.libdevice import LIBRARY
 from workbench.language.table import BUILTINS, HIDDEN
 from workbench.language.values import (
     describe,
+    describe_type,
     kind_of,
     static,
     tensor,
@@ -231,6 +233,17 @@ def inline(
     value = inner.scope.get(RESULT)
     if value is POISON:
         raise PoisonError
+    body = source.tree.body
+    if value is not None and inner.scope[RETURN].constant is not True:
+        # Where no return was reached, the value is a filling that nobody may look at.
+        if comes_to_its_end(body, inner.taken):
+            raise inner.error(
+                KernelTypeError,
+                f"Return type mismatch: {source.name} returns {describe_type(value)} on one path, "
+                "and nothing where its end is reached",
+                body[-1],
+                hint="end it with a return of the same type",
+            )
     return value
 
 

@@ -170,6 +170,7 @@ def _lower_if(
     """Lower an `if`; returns the statements that still follow."""
     test = truth(act, evaluate(act, node.test), node.test, "if")
     if isinstance(test, bool):
+        act.taken.setdefault(node, set()).add(test)
         return [*(node.body if test else node.orelse), *rest]
     then, otherwise = list(node.body), list(node.orelse)
     stays: list[ast.stmt] = rest

@@ -7,7 +7,7 @@ last, and which loop-carried integers advance by the same amount each time.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -125,6 +125,29 @@ def leaves(body: Sequence[ast.stmt]) -> bool:
     if isinstance(last, ast.If):
         return leaves(last.body) and leaves(last.orelse)
     return isinstance(last, ast.Break | ast.Continue | ast.Return)
+
+
+def comes_to_its_end(body: Sequence[ast.stmt], taken: Mapping[ast.If, set[bool]]) -> bool:
+    """Say whether statements may be left at their end, not by a return.
+
+    `taken` says of an `if` whose condition was known which ways it went; loops are taken to end,
+    unless one of their rounds is known to return.
+    """
+    for node in body:
+        if isinstance(node, ast.Return):
+            return False
+        if isinstance(node, ast.If):
+            ways = [node.body if way else node.orelse for way in taken.get(node, (True, False))]
+            if not any(comes_to_its_end(way, taken) for way in ways):
+                return False
+        if isinstance(node, ast.While) and isinstance(node.test, ast.Constant):
+            if node.test.value and not effects(node.body).breaks:
+                return False
+        if isinstance(node, ast.For):
+            known = (n for n in nodes(node) if isinstance(n, ast.If) and True in taken.get(n, ()))
+            if any(not comes_to_its_end(n.body, taken) for n in known):
+                return False
+    return True
 
 
 class Assignments:

@@ -111,6 +111,8 @@ def _multiply(run: Registers, i: Instruction) -> None:
     if element is None or element.is_float:
         _simple(run, i)
         return
+    if "sat" in i.parts:
+        raise run.fail(f"'.sat' of '{i.line}'")
     a, b = (run.operand(word, element) for word in i.operands[1:3])
     if "wide" in i.parts:
         to = (SIGNED if element.kind == "int" else UNSIGNED).get(element.bits * 2)

@@ -118,3 +118,34 @@ def test_17_tuples_and_comprehensions():
         tl.store(out, a + b + c)
 
     assert result(kernel, np.int32, n=10) == [73]
+
+
+@pytest.mark.parametrize(
+    ("body", "returns"),
+    [
+        ("if a > 3:\n        return 1.0", False),
+        ("if a > 3:\n        return 1.0\n    a += 1", False),
+        ("for i in range(a):\n        if i == 2:\n            return 6.0", False),
+        ("if C == 3:\n        return 1.0\n    elif a > 2:\n        return 2.0", False),
+        ("if a > 3:\n        return 1.0\n    if C == 2:\n        return 2.0", True),
+        ("while True:\n        a += 1\n        if a > 9:\n            return 3.0", True),
+        ("for i in tl.static_range(3):\n        if i == C:\n            return 4.0\n"
+         "        if a == i:\n            return 5.0", True),
+        ("if a > 3:\n        if C == 2:\n            return 1.0\n    else:\n        return 2.0", True),
+    ],
+)  # fmt: skip
+def test_11_a_function_returns_on_every_path_or_nothing(body: str, returns: bool):
+    """Where the end is reached without a return there is no value; it would be a made-up zero."""
+    text = f"""
+def helper(a, C: tl.constexpr):
+    {body}
+
+def kernel(out, n):
+    tl.store(out, helper(n, 2))
+"""
+    if returns:
+        assert result(from_text(text), n=1)[0] > 0
+        return
+    error = error_of(text, out=np.zeros(1, np.float32), n=1)
+    assert "Return type mismatch: helper returns fp32 on one path, and nothing" in error.message
+    assert error.hint == "end it with a return of the same type"
