@@ -57,7 +57,9 @@ def lower_call(act: Activation, node: ast.Call) -> Any:
     """Return the value of a call."""
     for keyword in node.keywords:
         if keyword.arg is None:
-            raise unsupported(act, "**kwargs in a call", keyword.value)
+            raise unsupported(
+                act, "**kwargs in a call", keyword.value, "write each argument out, name=value"
+            )
     inner = [a.value if isinstance(a, ast.Starred) else a for a in node.args]
     function, *values = evaluate_each(act, [node.func, *inner, *(k.value for k in node.keywords)])
     args: list[Any] = []
@@ -67,7 +69,12 @@ def lower_call(act: Activation, node: ast.Call) -> Any:
         elif is_tuple(value):
             args.extend(value)
         else:
-            raise act.error(KernelTypeError, f"'*' needs a tuple, got {describe(value)}", argument)
+            raise act.error(
+                KernelTypeError,
+                f"'*' needs a tuple, got {describe(value)}",
+                argument,
+                hint="a tuple is taken apart: f(*(a, b)); a block is one argument",
+            )
     named = values[len(node.args) :]
     kwargs = {str(k.arg): value for k, value in zip(node.keywords, named, strict=True)}
     act.at(node)
@@ -168,7 +175,9 @@ def check_call(
                 or f"its signature is {row.text()}",
             )
         if name in names[: min(given, len(names))] and not row.variadic:
-            raise act.error(ArgumentError, f"{row.name} got '{name}' twice", node)
+            raise act.error(
+                ArgumentError, f"{row.name} got '{name}' twice", node, hint="give it once"
+            )
     missing = [n for n in names[given : row.required] if n not in kwargs]
     if missing:
         raise act.error(
@@ -234,16 +243,16 @@ def inline(
     if value is POISON:
         raise PoisonError
     body = source.tree.body
-    if value is not None and inner.scope[RETURN].constant is not True:
+    everywhere = value is None or inner.scope[RETURN].constant is True
+    if not everywhere and comes_to_its_end(body, inner.taken):
         # Where no return was reached, the value is a filling that nobody may look at.
-        if comes_to_its_end(body, inner.taken):
-            raise inner.error(
-                KernelTypeError,
-                f"Return type mismatch: {source.name} returns {describe_type(value)} on one path, "
-                "and nothing where its end is reached",
-                body[-1],
-                hint="end it with a return of the same type",
-            )
+        raise inner.error(
+            KernelTypeError,
+            f"Return type mismatch: {source.name} returns {describe_type(value)} on one path, "
+            "and nothing where its end is reached",
+            body[-1],
+            hint="end it with a return of the same type",
+        )
     return value
 
 
@@ -259,7 +268,12 @@ def _bind(
     spec = source.tree.args
     rest = spec.vararg.arg if spec.vararg is not None else None
     if spec.kwarg is not None:
-        raise unsupported(act, f"**{spec.kwarg.arg} of {source.name}", node)
+        raise unsupported(
+            act,
+            f"**{spec.kwarg.arg} of {source.name}",
+            node,
+            "name each parameter; *args takes any number by position",
+        )
     parameters = [p for p in source.parameters if p.name != rest]
     positional = len(spec.posonlyargs) + len(spec.args)
     words = ", ".join(p.name for p in parameters)
@@ -268,6 +282,7 @@ def _bind(
             ArgumentError,
             f"{source.name} takes {positional} arguments ({words}), got {len(args)}",
             node,
+            hint="leave out what is too much, or give the function a parameter for it",
         )
     values = dict(zip([p.name for p in parameters], args[:positional], strict=False))
     if rest is not None:

@@ -70,6 +70,11 @@ _WORDS: dict[type[ast.expr], str] = {
 _HINTS: dict[type[ast.expr], str] = {
     ast.Lambda: "write a function of its own outside the kernel, with @triton.jit, and call it",
     ast.Dict: "use names, a tuple, or a NamedTuple that is passed to the kernel",
+    ast.Set: "use a tuple",
+    ast.DictComp: "use names, a tuple, or a NamedTuple that is passed to the kernel",
+    ast.SetComp: "use a tuple",
+    ast.Await: "move it to the host function around the launch",
+    ast.YieldFrom: "a kernel stores what it computes through a pointer argument",
     ast.Yield: "a kernel stores what it computes through a pointer argument",
     ast.GeneratorExp: "write a loop, or tl.static_range for one that is written out",
 }
@@ -119,6 +124,7 @@ def truth(act: Activation, value: Any, node: ast.AST, what: str) -> Any:
         KernelTypeError,
         f"the condition of '{what}' is a {kind_of(value)}, it must be a bool, an int or None",
         node,
+        hint="compare it, e.g. x == 'a' or len(x) > 0",
     )
 
 
@@ -147,7 +153,12 @@ def _run_time_truth(act: Activation, value: tensor, node: ast.AST, what: str) ->
 # -- leaves ---------------------------------------------------------------------------------
 def _constant(act: Activation, node: ast.Constant) -> Any:
     if isinstance(node.value, bytes | complex):
-        raise unsupported(act, f"a {type(node.value).__name__} literal", node)
+        raise unsupported(
+            act,
+            f"a {type(node.value).__name__} literal",
+            node,
+            "kernels compute with numbers; pass text and bytes as arrays of tl.uint8",
+        )
     act.at(node)
     return check_value(node.value)
 
@@ -170,7 +181,12 @@ def _items(act: Activation, nodes: list[ast.expr]) -> list[Any]:
         if isinstance(node, ast.Starred):
             inner = evaluate(act, node.value)
             if not is_tuple(inner):
-                raise act.error(KernelTypeError, f"'*' needs a tuple, got {describe(inner)}", node)
+                raise act.error(
+                    KernelTypeError,
+                    f"'*' needs a tuple, got {describe(inner)}",
+                    node,
+                    hint="a tuple is taken apart: (*(a, b), c); a block is one value",
+                )
             values.extend(inner)
         else:
             values.append(evaluate(act, node))
@@ -314,7 +330,9 @@ def _unary(act: Activation, node: ast.UnaryOp) -> Any:
     if special is not None:
         return _call_special(act, special, [value], node)
     if not isinstance(value, tensor) and not isinstance(node.op, ast.Not) and not is_number(value):
-        raise KernelTypeError(f"this operator does not take {describe(value)}")
+        raise KernelTypeError(
+            f"this operator does not take {describe(value)}", hint="pass a number or a tensor there"
+        )
     return _UNARY[type(node.op)](value)
 
 
@@ -364,7 +382,12 @@ def _compare_once(act: Activation, op: ast.cmpop, a: Any, b: Any, node: ast.Comp
         try:
             return (known[0] in known[1]) == isinstance(op, ast.In)
         except TypeError as error:
-            raise act.error(KernelTypeError, f"'in' does not take {describe(b)}", node) from error
+            raise act.error(
+                KernelTypeError,
+                f"'in' does not take {describe(b)}",
+                node,
+                hint="it looks into a tuple or a string known at compile time",
+            ) from error
     return binary(act, op, a, b, node)
 
 
@@ -456,14 +479,24 @@ def _joined(act: Activation, node: ast.JoinedStr) -> str:
                 parts.append(formatted(text, form))
             except (TypeError, ValueError) as error:
                 message = f"an f-string cannot show {describe(value)} so: {error}"
-                raise act.error(ConstexprError, message, part.value) from error
+                raise act.error(
+                    ConstexprError,
+                    message,
+                    part.value,
+                    hint="leave the format out, or use one of Python's for it",
+                ) from error
     act.at(node)
     return check_value("".join(parts))
 
 
 def _list_comprehension(act: Activation, node: ast.ListComp) -> tuple[Any, ...]:
     if len(node.generators) != 1 or node.generators[0].is_async:
-        raise unsupported(act, "a comprehension with several loops", node)
+        raise unsupported(
+            act,
+            "a comprehension with several loops",
+            node,
+            "write one comprehension per loop, or a tl.static_range loop",
+        )
     generator = node.generators[0]
     items = evaluate(act, generator.iter)
     if not is_tuple(items):
@@ -484,7 +517,12 @@ def _list_comprehension(act: Activation, node: ast.ListComp) -> tuple[Any, ...]:
         assign(act, generator.target, item, node, weak=True)
         tests = [truth(act, evaluate(act, test), test, "if") for test in generator.ifs]
         if any(not isinstance(test, bool) for test in tests):
-            raise act.error(ConstexprError, "a comprehension's condition must be constexpr", node)
+            raise act.error(
+                ConstexprError,
+                "a comprehension's condition must be constexpr",
+                node,
+                hint="choose among run-time values with tl.where, or an if in a loop",
+            )
         if all(tests):
             results.append(evaluate(act, node.elt))
     act.scope = before

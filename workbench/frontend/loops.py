@@ -66,7 +66,12 @@ def lower_for(act: Activation, node: ast.For) -> None:
         _unrolled(act, node, range(over.lower, over.upper, over.step))
         return
     if not isinstance(node.target, ast.Name):
-        raise act.error(UnsupportedSyntaxError, "a loop over a range has one variable", node.target)
+        raise act.error(
+            UnsupportedSyntaxError,
+            "a loop over a range has one variable",
+            node.target,
+            hint="take it apart in the body: i, j = n // 4, n % 4",
+        )
     _run_time_for(act, node, over)
 
 

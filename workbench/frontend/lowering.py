@@ -183,7 +183,11 @@ def _default(act: Activation, parameter: Parameter) -> Argument:
             _head(act),
             hint=f"give it a value: {name}=... in the launch, or --set {name}=...",
         )
-    raise ArgumentError(f"{act.source.name} is missing the argument '{name}'", _head(act))
+    raise ArgumentError(
+        f"{act.source.name} is missing the argument '{name}'",
+        _head(act),
+        hint="give every argument a type or a value",
+    )
 
 
 def _argument(

@@ -76,7 +76,12 @@ def call_now(
     except ResourceError:
         raise
     except Exception as error:
-        raise act.error(ConstexprError, f"{name} failed at compile time: {error}", node) from error
+        raise act.error(
+            ConstexprError,
+            f"{name} failed at compile time: {error}",
+            node,
+            hint="it runs as Python when the kernel is compiled: check what it is given",
+        ) from error
 
 
 def _is_known(function: Any) -> bool:
@@ -103,7 +108,10 @@ def call_python(
     if not row.fewest <= len(args) <= row.most:
         wanted = str(row.fewest) if row.fewest == row.most else f"{row.fewest} to {row.most}"
         raise act.error(
-            ArgumentError, f"{name} takes {wanted} arguments by position, got {len(args)}", node
+            ArgumentError,
+            f"{name} takes {wanted} arguments by position, got {len(args)}",
+            node,
+            hint="leave out what is too much; tl.range takes hints by name",
         )
     return row.lower(act, args, node)
 
@@ -118,7 +126,12 @@ def _length(act: Activation, args: list[Any], node: ast.AST) -> Any:
         return len(value)
     if isinstance(value, tensor) and value.shape:
         return value.shape[0]
-    raise act.error(KernelTypeError, f"len needs a tuple or a block, got {describe(value)}", node)
+    raise act.error(
+        KernelTypeError,
+        f"len needs a tuple or a block, got {describe(value)}",
+        node,
+        hint="how long an array is comes as an argument",
+    )
 
 
 def _number(kind: type) -> Lower:
@@ -147,7 +160,12 @@ def _extreme(name: str) -> Lower:
     def lower(act: Activation, args: list[Any], node: ast.AST) -> Any:
         values = list(args[0]) if len(args) == 1 and is_tuple(args[0]) else args
         if not values:
-            raise act.error(ArgumentError, f"{name} of nothing", node)
+            raise act.error(
+                ArgumentError,
+                f"{name} of nothing",
+                node,
+                hint="give it two or more numbers, or a tuple that is not empty",
+            )
         if len(args) == 1 and isinstance(values[0], tensor) and not is_tuple(args[0]):
             # Python's function of one sequence is its largest item, Triton refuses it as well.
             raise act.error(
@@ -183,7 +201,12 @@ def _getattr(act: Activation, args: list[Any], node: ast.AST) -> Any:
         module = isinstance(args[0], types.ModuleType)
         missing = f"{describe(args[0])} has no '{name}'"
         message = f"getattr: {error if module else missing}"
-        raise act.error(KernelTypeError, message, node) from error
+        raise act.error(
+            KernelTypeError,
+            message,
+            node,
+            hint="ask first: hasattr(x, name), or give a third argument",
+        ) from error
 
 
 def _hasattr(act: Activation, args: list[Any], node: ast.AST) -> bool:
@@ -195,7 +218,10 @@ def _attribute_name(act: Activation, value: Any, node: ast.AST) -> str:
     name = static(value, "an attribute's name")
     if not isinstance(name, str):
         raise act.error(
-            KernelTypeError, f"an attribute's name is a string, not {shown(name)}", node
+            KernelTypeError,
+            f"an attribute's name is a string, not {shown(name)}",
+            node,
+            hint="write it in quotes",
         )
     return name
 
@@ -207,7 +233,12 @@ def _print(act: Activation, args: list[Any], node: ast.AST) -> None:
 
 def _tuple(act: Activation, args: list[Any], node: ast.AST) -> tuple[Any, ...]:
     if args and not is_tuple(args[0]):
-        raise act.error(KernelTypeError, f"tuple needs a tuple, got {describe(args[0])}", node)
+        raise act.error(
+            KernelTypeError,
+            f"tuple needs a tuple, got {describe(args[0])}",
+            node,
+            hint="write a tuple out: (a, b)",
+        )
     return args[0] if args else ()
 
 

@@ -317,7 +317,10 @@ def _assign_constexpr(act: Activation, target: ast.Name, value: Any, node: ast.A
     place = act.span(node)
     if name in act.constexprs and act.places.get(name) != place:
         raise act.error(
-            ConstexprError, f"'{name}' is a constexpr and cannot be assigned again", node
+            ConstexprError,
+            f"'{name}' is a constexpr and cannot be assigned again",
+            node,
+            hint="give the new value a name of its own",
         )
     act.scope[name] = known
     act.places[name] = place
@@ -347,7 +350,12 @@ def _leave_loop(name: str) -> Callable[[Activation, ast.stmt], None]:
 
     def lower(act: Activation, node: ast.stmt) -> None:
         if not act.loops:
-            raise act.error(UnsupportedSyntaxError, f"'{word}' stands outside a loop", node)
+            raise act.error(
+                UnsupportedSyntaxError,
+                f"'{word}' stands outside a loop",
+                node,
+                hint="put it into a for or while loop; return leaves a function",
+            )
         act.at(node)
         act.session.state.superset(f"'{word}'")
         act.scope[name] = flag(True)

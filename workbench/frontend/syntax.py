@@ -140,14 +140,17 @@ def comes_to_its_end(body: Sequence[ast.stmt], taken: Mapping[ast.If, set[bool]]
             ways = [node.body if way else node.orelse for way in taken.get(node, (True, False))]
             if not any(comes_to_its_end(way, taken) for way in ways):
                 return False
-        if isinstance(node, ast.While) and isinstance(node.test, ast.Constant):
-            if node.test.value and not effects(node.body).breaks:
-                return False
+        if isinstance(node, ast.While) and _is_true(node.test) and not effects(node.body).breaks:
+            return False
         if isinstance(node, ast.For):
             known = (n for n in nodes(node) if isinstance(n, ast.If) and True in taken.get(n, ()))
             if any(not comes_to_its_end(n.body, taken) for n in known):
                 return False
     return True
+
+
+def _is_true(test: ast.expr) -> bool:
+    return isinstance(test, ast.Constant) and bool(test.value)
 
 
 class Assignments:

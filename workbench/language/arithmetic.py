@@ -84,13 +84,14 @@ def _in_python(symbol: str, a: Any, b: Any) -> Any:
         return OPERATORS[symbol](a, b)
     except ZeroDivisionError as error:
         raise KernelTypeError(
-            f"{shown(a)} {symbol} {shown(b)} divides by zero at compile time"
+            f"{shown(a)} {symbol} {shown(b)} divides by zero at compile time",
+            hint="choose another constexpr, or ask first: a // b if b else 0",
         ) from error
     except (TypeError, ValueError, OverflowError, MemoryError) as error:
         raise KernelTypeError(
             f"'{symbol}' does not take {kind_of(a)} and {kind_of(b)}: "
             f"{shown(a)} {symbol} {shown(b)}",
-            hint=_for_object(symbol, a, b),
+            hint=_for_object(symbol, a, b) or _for_constants(symbol, a, b),
         ) from error
 
 
@@ -112,6 +113,8 @@ def _compare_tuples(symbol: str, a: tuple[Any, ...], b: tuple[Any, ...]) -> Any:
 def _with_object(symbol: str, a: Any, b: Any, side: Any) -> Any:
     """A tensor met None, a dtype, a string or a tuple."""
     if symbol in ("==", "!="):
+        if isinstance(side, str):
+            current().remark(f"this value of a run is never equal to a text: {shown(side)}")
         return symbol == "!="
     raise KernelTypeError(
         f"'{symbol}' does not take {describe(a)} and {describe(b)}",
@@ -126,6 +129,16 @@ def _for_object(symbol: str, a: Any, b: Any) -> str | None:
     if isinstance(a, str) and symbol == "%":
         return 'texts hold no values of a run: tl.device_print("n =", n) shows one'
     return None
+
+
+def _for_constants(symbol: str, a: Any, b: Any) -> str:
+    if symbol in ("<<", ">>") and isinstance(b, int) and b < 0:
+        return "shift by 0 or more, or the other way"
+    if any(hasattr(side, "window") for side in (a, b)):
+        return "a block pointer moves by tl.advance(p, (i, j))"
+    if isinstance(a, str) or isinstance(b, str):
+        return "write texts as f-strings of constexprs, compare them by == and in"
+    return "pass numbers there"
 
 
 def arithmetic(symbol: str, a: Any, b: Any) -> tensor:
@@ -275,7 +288,9 @@ def negative(x: Any) -> Any:
     if not isinstance(x, tensor):
         return -x
     if x.dtype.is_ptr():
-        raise KernelTypeError(f"'-' does not take {describe(x)}")
+        raise KernelTypeError(
+            f"'-' does not take {describe(x)}", hint="negate numbers; a pointer goes back by p - n"
+        )
     if x.constant is not None and not x.shape and x.dtype.is_int():
         return _folded("-", 0, x, x.dtype)
     if x.dtype.is_fp8():
@@ -328,7 +343,10 @@ def logical(word: str, a: Any, b: Any) -> tensor:
     """Return `a and b` or `a or b` where one is a tensor: both were evaluated (rule 9)."""
     for x in (a, b):
         if not isinstance(x, tensor) and not is_number(x):
-            raise KernelTypeError(f"'{word}' does not take {describe(a)} and {describe(b)}")
+            raise KernelTypeError(
+                f"'{word}' does not take {describe(a)} and {describe(b)}",
+                hint="compare first, e.g. x != 0 and y != 0",
+            )
     x, y = to_tensor(a), to_tensor(b)
     _need_bool(x, word)
     _need_bool(y, word)
@@ -461,7 +479,10 @@ def _extreme(x: Any, y: Any, propagate_nan: Any, name: str) -> Any:
     exact = to == int32 and _any_exact(a, b)
     wins = static(propagate_nan, "propagate_nan")
     if not isinstance(wins, PropagateNan):
-        raise KernelTypeError(f"propagate_nan is tl.PropagateNan.NONE or .ALL, got {wins!r}")
+        raise KernelTypeError(
+            f"propagate_nan is tl.PropagateNan.NONE or .ALL, got {wins!r}",
+            hint="write tl.PropagateNan.ALL, or leave it out",
+        )
     function = name if wins is PropagateNan.ALL and to.is_floating() else name[:3]
     inputs = operand(a, to, shape, exact=exact), operand(b, to, shape, exact=exact)
     return made(Elementwise(function, inputs), to)

@@ -36,7 +36,8 @@ def check_element(address: tensor, function: str, name: str) -> None:
     element = element_of(address)
     if address.dtype.is_const():
         raise KernelTypeError(
-            f"{name} through {describe(address)}, which points to constant memory"
+            f"{name} through {describe(address)}, which points to constant memory",
+            hint="leave const out of the parameter's annotation",
         )
     if element in (float16, bfloat16):
         if function != "add":
@@ -144,7 +145,10 @@ def atomic_cas(pointer: Any, cmp: Any, val: Any, sem: Any = None, scope: Any = N
     address = pointer_of(pointer, "atomic_cas")
     element = element_of(address)
     if element.primitive_bitwidth not in (16, 32, 64) or address.dtype.is_const():
-        raise KernelTypeError(f"atomic_cas does not take {describe(address)}")
+        raise KernelTypeError(
+            f"atomic_cas does not take {describe(address)}",
+            hint="use memory of 16, 32 or 64 bits an element",
+        )
     shape = address.shape
     for part, word in ((cmp, "cmp"), (val, "value")):
         check_fits(address, part, word, "atomic_cas")

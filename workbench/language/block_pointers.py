@@ -128,7 +128,10 @@ def _checked_axes(pointer: BlockPointer, boundary_check: Any, name: str) -> list
     rank = len(pointer.extents)
     axes = [axis_number(axis, rank, f"boundary_check of {name}:") for axis in given]
     if len(set(axes)) != len(axes):
-        raise ShapeError(f"boundary_check of {name} names an axis twice: {tuple(given)}")
+        raise ShapeError(
+            f"boundary_check of {name} names an axis twice: {tuple(given)}",
+            hint="name every axis once, e.g. boundary_check=(0, 1)",
+        )
     return sorted(axes)
 
 
@@ -149,7 +152,10 @@ def store_block(pointer: BlockPointer, value: Any, boundary_check: Any, **option
     """Write a block through a block pointer; its dtype must be the memory's."""
     element, shape = pointee(pointer.base), pointer.form.shape
     if pointer.base.dtype.is_const():
-        raise KernelTypeError("store through a block pointer to constant memory")
+        raise KernelTypeError(
+            "store through a block pointer to constant memory",
+            hint="leave const out of the parameter's annotation",
+        )
     given = cast_tensor(to_tensor(value), element) if is_number(value) else to_tensor(value)
     if given.dtype != element:
         raise KernelTypeError(

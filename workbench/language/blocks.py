@@ -74,7 +74,10 @@ def integers(values: Any, what: str, rank: int | None = None) -> tuple[tensor, .
     for value in given:
         number = to_tensor(value)
         if number.shape or not number.dtype.is_int() or number.dtype == int1:
-            raise KernelTypeError(f"{what} needs scalar integers, got {describe(value)}")
+            raise KernelTypeError(
+                f"{what} needs scalar integers, got {describe(value)}",
+                hint="load or compute a scalar, .to(tl.int32)",
+            )
         found.append(number)
     return tuple(found)
 
@@ -86,7 +89,10 @@ def block_shape_of(shape: Any, rank: int, name: str) -> Shape:
         given = (given,)
     extents = tuple(static_int(extent, f"an extent of {name}") for extent in given)
     if len(extents) != rank:
-        raise ShapeError(f"{name} got a block shape with {len(extents)} extents for {rank} axes")
+        raise ShapeError(
+            f"{name} got a block shape with {len(extents)} extents for {rank} axes",
+            hint="give one for each axis, e.g. block_shape=[BM, BN]",
+        )
     check_shape(extents, f"the block shape of {name}")
     return extents
 
@@ -94,7 +100,10 @@ def block_shape_of(shape: Any, rank: int, name: str) -> Shape:
 def check_rank(rank: int, name: str) -> None:
     """Raise ShapeError for more axes than a window may have."""
     if not 1 <= rank <= MOST_AXES:
-        raise ShapeError(f"{name} takes 1 to {MOST_AXES} axes, got {rank}")
+        raise ShapeError(
+            f"{name} takes 1 to {MOST_AXES} axes, got {rank}",
+            hint="fold axes into one where they lie in one run",
+        )
 
 
 def moved(offsets: Sequence[tensor], by: Sequence[tensor]) -> tuple[tensor, ...]:

@@ -45,7 +45,10 @@ def cast(
 
 def _check_rounding(rounding: Any, value: tensor, to: dtype) -> None:
     if rounding not in ("rtne", "rtz"):
-        raise KernelTypeError(f"fp_downcast_rounding is 'rtne' or 'rtz', got {rounding!r}")
+        raise KernelTypeError(
+            f"fp_downcast_rounding is 'rtne' or 'rtz', got {rounding!r}",
+            hint="leave it out for the nearest number",
+        )
     narrows = (
         value.dtype.is_floating()
         and to.is_floating()

@@ -77,7 +77,10 @@ def range(
     _check_count("loop_unroll_factor", given["loop_unroll_factor"], 1)
     for name in _HINTS[1:]:
         if not isinstance(given[name], bool | None) and given[name] not in (0, 1):
-            raise ConstexprError(f"{name} is True or False, got {given[name]!r}")
+            raise ConstexprError(
+                f"{name} is True or False, got {given[name]!r}",
+                hint="write True or False, or a constexpr that is one",
+            )
     hints = tuple((name, value) for name, value in given.items() if value)
     return LoopRange(*_bounds(arg1, arg2, step), stages=stages, hints=hints)
 
@@ -98,9 +101,14 @@ def static_range(arg1: Any, arg2: Any = None, step: Any = None) -> LoopRange:
     lower, upper, by = (static(v, "a bound of static_range") for v in _bounds(arg1, arg2, step))
     for bound in (lower, upper, by):
         if not isinstance(bound, int):
-            raise ConstexprError(f"static_range needs integers, got {kind_of(bound)} {bound!r}")
+            raise ConstexprError(
+                f"static_range needs integers, got {kind_of(bound)} {bound!r}",
+                hint="use // where / gives a float",
+            )
     if by == 0:
-        raise ConstexprError("static_range needs a step other than 0")
+        raise ConstexprError(
+            "static_range needs a step other than 0", hint="step by 1 or more, or back"
+        )
     return LoopRange(lower, upper, by, unrolled=True)
 
 
@@ -120,7 +128,9 @@ def condition(arg1: Any, disable_licm: Any = False) -> LoopCondition:
     """
     keeps = static(disable_licm, "disable_licm")
     if not isinstance(keeps, bool | None) and keeps not in (0, 1):
-        raise ConstexprError(f"disable_licm is True or False, got {keeps!r}")
+        raise ConstexprError(
+            f"disable_licm is True or False, got {keeps!r}", hint="write True or False"
+        )
     return LoopCondition(arg1, (("disable_licm", True),) if keeps else ())
 
 
@@ -134,7 +144,10 @@ def map_elementwise(scalar_fn: Any, *args: Any, pack: Any = 1) -> Any:
     """
     count = static(pack, "pack")
     if isinstance(count, bool) or not isinstance(count, int) or count < 1 or count & (count - 1):
-        raise ConstexprError(f"pack is a power of two from 1 on, got {count!r}")
+        raise ConstexprError(
+            f"pack is a power of two from 1 on, got {count!r}",
+            hint="leave it out, or write e.g. pack=2",
+        )
     inputs = [to_tensor(x) for x in args]
     shape = common_shape(*inputs, what="the blocks of map_elementwise")
     if not shape:
@@ -162,7 +175,10 @@ def _mapped(function: Any, blocks: list[tensor], count: int) -> tuple[list[tenso
         builder.insert(Yield(tuple(r.stored() for r in results)))
     for part in results:
         if part.shape:
-            raise ShapeError(f"the function of map_elementwise returns {describe(part)}, no scalar")
+            raise ShapeError(
+                f"the function of map_elementwise returns {describe(part)}, no scalar",
+                hint="it sees one element at a time: return a scalar of it",
+            )
     if len(results) % count:
         raise KernelTypeError(
             f"the function of map_elementwise returns {len(results)} values for pack={count}",

@@ -125,7 +125,8 @@ def extern_elementwise(
     if types not in table:
         known = "; ".join(", ".join(map(str, row)) for row in table)
         raise KernelTypeError(
-            f"this function takes operands of types ({known}), got ({', '.join(map(str, types))})"
+            f"this function takes operands of types ({known}), got ({', '.join(map(str, types))})",
+            hint="cast the operands to one of these rows with .to(...)",
         )
     symbol, result = table[types]
     function = _library_function(symbol)

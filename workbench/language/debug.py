@@ -18,7 +18,10 @@ def device_print(prefix: Any, *args: Any, hex: Any = False) -> None:
     """Print values on the device, one line per element with program and index."""
     text = static(prefix, "the prefix of device_print")
     if not isinstance(text, str) or not text.isascii():
-        raise ConstexprError("device_print needs an ASCII string literal as its first argument")
+        raise ConstexprError(
+            "device_print needs an ASCII string literal as its first argument",
+            hint='write e.g. tl.device_print("x =", x)',
+        )
     if args and text[-1:].isalnum():
         text += ": "  # as Triton does: a word and a number are not one word
     values = tuple(to_tensor(v).stored() for v in args)
@@ -33,7 +36,10 @@ def device_assert(cond: Any, msg: Any = "", mask: Any = None) -> None:
         return
     test = to_tensor(cond)
     if test.dtype != int1 and not test.dtype.is_int():
-        raise KernelTypeError(f"device_assert needs a condition, got {describe(test)}")
+        raise KernelTypeError(
+            f"device_assert needs a condition, got {describe(test)}",
+            hint="compare it first, e.g. x >= 0",
+        )
     on = None if mask is None else to_tensor(mask)
     shape = common_shape(test, on, what="condition and mask")
     op = DeviceAssert(

@@ -214,7 +214,10 @@ def _whole_block(desc: tensor_descriptor, value: Any, shape: Shape, name: str) -
 def _check_writable(desc: tensor_descriptor, name: str) -> None:
     assert isinstance(desc.base.dtype, pointer_type)
     if desc.base.dtype.is_const():
-        raise KernelTypeError(f"{name} through {desc!r} into constant memory")
+        raise KernelTypeError(
+            f"{name} through {desc!r} into constant memory",
+            hint="leave const out of the parameter's annotation",
+        )
 
 
 def _window(desc: tensor_descriptor, offsets: Any, name: str) -> Window:
@@ -236,7 +239,10 @@ def _rows(desc: tensor_descriptor, rows: Any, column: Any, name: str) -> tuple[t
         )
     index = to_tensor(rows)
     if len(index.shape) != 1 or not index.dtype.is_int():
-        raise ShapeError(f"{name} needs a 1-dimensional block of row numbers, got {describe(rows)}")
+        raise ShapeError(
+            f"{name} needs a 1-dimensional block of row numbers, got {describe(rows)}",
+            hint="load them as a block, or flatten one with tl.ravel",
+        )
     (first,) = integers(column, f"the column of {name}", 1)
     down = insert_axis(index, 1)
     across = insert_axis(binary("+", arange(0, desc.block_shape[1]), first), 0)

@@ -133,7 +133,10 @@ def _check_shapes(a: tensor, b: tensor) -> None:
             notes=origins(a, b),
         )
     if a.shape[:-2] != b.shape[:-2]:
-        raise ShapeError(f"dot needs equal leading axes: {a.shape} and {b.shape}")
+        raise ShapeError(
+            f"dot needs equal leading axes: {a.shape} and {b.shape}",
+            hint="give both the same leading extents, e.g. with broadcast_to",
+        )
 
 
 def _result_dtype(a: tensor, b: tensor, wanted: dtype) -> dtype:
@@ -166,7 +169,10 @@ def _result_dtype(a: tensor, b: tensor, wanted: dtype) -> dtype:
 def _accumulator(acc: Any, result: dtype, shape: tuple[int, ...], wanted: dtype) -> tensor:
     value = to_tensor(acc)
     if value.shape != shape:
-        raise ShapeError(f"dot gives a block of shape {shape}, acc is {describe(value)}")
+        raise ShapeError(
+            f"dot gives a block of shape {shape}, acc is {describe(value)}",
+            hint="start it as tl.zeros of that shape",
+        )
     if value.dtype != result:
         raise KernelTypeError(
             f"dot accumulates in {result}, acc is {describe(value)}",
@@ -184,12 +190,18 @@ def _limit(given: Any, a: tensor, result: dtype) -> int:
     """Return the largest K that 8-bit floats may be summed over in the short accumulator."""
     limit = static(given, "max_num_imprecise_acc")
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
-        raise ConstexprError(f"max_num_imprecise_acc is a number of K from 0 on, got {limit!r}")
+        raise ConstexprError(
+            f"max_num_imprecise_acc is a number of K from 0 on, got {limit!r}",
+            hint="leave it out to add all of K on the tensor core",
+        )
     if not (a.dtype.is_fp8() and result == float32):
         return 0
     if limit is not None:
         if limit > a.shape[-1]:
-            raise ConstexprError(f"max_num_imprecise_acc ({limit}) must be <= K ({a.shape[-1]})")
+            raise ConstexprError(
+                f"max_num_imprecise_acc ({limit}) must be <= K ({a.shape[-1]})",
+                hint="take a smaller one, or leave it out",
+            )
         return int(limit) or 1  # 0: none of K may stay there, while the op's 0 is no limit
     if current().exact:
         return _EXACT_LIMIT

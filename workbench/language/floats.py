@@ -16,7 +16,9 @@ from workbench.source import KernelTypeError
 def real(x: tensor, name: str) -> tensor:
     """Return a number or block as fp32 or fp64; `name` is what asks for it."""
     if x.dtype.is_ptr():
-        raise KernelTypeError(f"'{name}' does not take {describe(x)}")
+        raise KernelTypeError(
+            f"'{name}' does not take {describe(x)}", hint="pass a number or a tensor"
+        )
     return x if x.dtype in (float32, float64) else cast_tensor(x, float32)
 
 

@@ -96,7 +96,10 @@ def abs(x: Any) -> Any:
         return -x if x < 0 else x
     value = to_tensor(x)
     if value.dtype.is_ptr():
-        raise KernelTypeError(f"abs does not take {describe(value)}")
+        raise KernelTypeError(
+            f"abs does not take {describe(value)}",
+            hint="pass a number or a tensor; what a pointer points to is loaded first",
+        )
     if value.dtype.is_int_unsigned():
         return value
     if value.dtype.is_fp8():
@@ -120,7 +123,10 @@ def fma(x: Any, y: Any, z: Any) -> tensor:
     operands = [to_tensor(v) for v in (x, y, z)]
     to = promote(promote(operands[0].dtype, operands[1].dtype, "fma"), operands[2].dtype, "fma")
     if not to.is_floating():
-        raise KernelTypeError(f"fma takes floats, got {', '.join(map(describe, operands))}")
+        raise KernelTypeError(
+            f"fma takes floats, got {', '.join(map(describe, operands))}",
+            hint="cast them first, e.g. .to(tl.float32); integers take a * b + c",
+        )
     shape = common_shape(*operands, what="fma")
     inputs = tuple(operand(v, to, shape) for v in operands)
     return made(Elementwise("fma", inputs), to)
@@ -132,7 +138,10 @@ def fdiv(x: Any, y: Any, ieee_rounding: Any = False) -> tensor:
     a, b = to_tensor(x), to_tensor(y)
     to = promote(a.dtype, b.dtype, "fdiv")
     if not to.is_floating():
-        raise KernelTypeError(f"fdiv takes floats, got {describe(a)} and {describe(b)}")
+        raise KernelTypeError(
+            f"fdiv takes floats, got {describe(a)} and {describe(b)}",
+            hint="cast them first, e.g. .to(tl.float32); integers take //",
+        )
     shape = common_shape(a, b, what="fdiv")
     function = "div_rn" if static(ieee_rounding, "ieee_rounding") else "div"
     return made(Elementwise(function, (operand(a, to, shape), operand(b, to, shape))), to)
@@ -151,7 +160,10 @@ def umulhi(x: Any, y: Any) -> tensor:
         to_tensor(side)  # which says what is no number
     to = common_dtype(x, y, "umulhi")
     if to.int_bitwidth not in (32, 64):
-        raise KernelTypeError(f"umulhi takes 32- and 64-bit integers, got {describe(x)}")
+        raise KernelTypeError(
+            f"umulhi takes 32- and 64-bit integers, got {describe(x)}",
+            hint="cast both first, e.g. .to(tl.uint32)",
+        )
     unsigned = uint32 if to.int_bitwidth == 32 else uint64
     shape = common_shape(x, y, what="umulhi")
     sides = [bitcast_tensor(wrap(operand(v, to, shape), to), unsigned).value for v in (x, y)]

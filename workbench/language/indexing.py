@@ -26,7 +26,10 @@ def item(self: Any) -> tensor:
     if not value.shape:
         return value
     if value.numel != 1:
-        raise ShapeError(f"item needs a block of one element, got {describe(value)}")
+        raise ShapeError(
+            f"item needs a block of one element, got {describe(value)}",
+            hint="reduce it first, e.g. tl.sum(x), or take an element: x[0]",
+        )
     return wrap(emit(Reshape(value.value, ())), value.dtype)
 
 
@@ -34,7 +37,10 @@ def subscript(value: tensor, key: Any, text: str) -> tensor:
     """Return `value[key]`: None adds an axis, ':' keeps one; slices and integers pick elements."""
     keys = list(key) if is_tuple(key) else [key]
     if keys.count(Ellipsis) > 1:
-        raise ShapeError(f"[{text}] has more than one '...'")
+        raise ShapeError(
+            f"[{text}] has more than one '...'",
+            hint="write one, and : or an index for each other axis",
+        )
     used = sum(k is not None and k is not Ellipsis for k in keys)
     if used > len(value.shape):
         keys = _without_surplus(value, keys, used, text)
@@ -80,14 +86,21 @@ def _sliced(value: tensor, part: slice[Any, Any, Any], axis: int, text: str) -> 
         for x in (part.start, part.stop, part.step)
     ]
     if not all(x is None or isinstance(x, int) for x in bounds):
-        raise KernelTypeError(f"[{text}]: the bounds of a slice are integers")
+        raise KernelTypeError(
+            f"[{text}]: the bounds of a slice are integers", hint="write numbers, or constexprs"
+        )
     if bounds[2] == 0:
-        raise ShapeError(f"[{text}]: the step of a slice cannot be 0")
+        raise ShapeError(
+            f"[{text}]: the step of a slice cannot be 0", hint="step by 1 or more, or back"
+        )
     rows = range(extent)[slice(*bounds)]
     if len(rows) == extent and rows.step == 1:
         return value
     if not rows:
-        raise ShapeError(f"[{text}] of {describe(value)} is empty")
+        raise ShapeError(
+            f"[{text}] of {describe(value)} is empty",
+            hint="the end must be past the start, both within the axis",
+        )
     current().superset(f"a slice of a block{_COST}")
     places = (
         binary("*", arange(0, len(rows)), rows.step) if rows.step != 1 else arange(0, len(rows))
@@ -107,7 +120,10 @@ def _element(value: tensor, index: Any, axis: int, text: str) -> tensor:
     if place.constant is not None:
         number = int(place.constant)
         if not -extent <= number < extent:
-            raise ShapeError(f"[{text}]: {number} is outside axis {axis} of {describe(value)}")
+            raise ShapeError(
+                f"[{text}]: {number} is outside axis {axis} of {describe(value)}",
+                hint="count from 0, or back from -1",
+            )
         place = to_tensor(number % extent)
     current().superset(f"an element of a block{_COST}")
     if extent == 1:

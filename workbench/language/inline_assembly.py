@@ -37,7 +37,10 @@ def inline_asm_elementwise(
     """
     text, kinds = static(asm, "asm"), static(constraints, "constraints")
     if not isinstance(text, str) or not isinstance(kinds, str):
-        raise ConstexprError("inline_asm_elementwise needs its assembly and constraints as strings")
+        raise ConstexprError(
+            "inline_asm_elementwise needs its assembly and constraints as strings",
+            hint='write e.g. ("neg.f32 $0, $1;", "=f,f", ...)',
+        )
     wanted = static(dtype, "dtype") if not is_tuple(dtype) else dtype
     types = [as_dtype(t) for t in (wanted if is_tuple(wanted) else (wanted,))]
     operands = [to_tensor(x) for x in (args if is_tuple(args) else (args,))]

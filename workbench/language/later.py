@@ -27,10 +27,15 @@ def squeeze(x: Any, dim: Any) -> tensor:
     value, axis = _to_tensor(x), static(dim, "dim")
     rank = len(value.shape)
     if isinstance(axis, bool) or not isinstance(axis, int) or not -rank <= axis < rank:
-        raise ShapeError(f"squeeze along axis {axis!r} of {describe(value)}")
+        raise ShapeError(
+            f"squeeze along axis {axis!r} of {describe(value)}", hint="name one axis by its number"
+        )
     shape = list(value.shape)
     if shape.pop(axis) != 1:
-        raise ShapeError(f"squeeze along axis {axis} of {describe(value)}: its extent is not 1")
+        raise ShapeError(
+            f"squeeze along axis {axis} of {describe(value)}: its extent is not 1",
+            hint="only axes of extent 1 go away; reduce the others",
+        )
     return reshape_tensor(value, tuple(shape))
 
 

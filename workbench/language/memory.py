@@ -129,7 +129,9 @@ def pointer_of(pointer: Any, name: str) -> tensor:
     if isinstance(pointer, tensor) and pointer.dtype.is_ptr():
         return pointer
     hint = "pass the tensor itself to the kernel, and add offsets to its parameter"
-    if is_tuple(pointer):
+    if hasattr(pointer, "block_shape"):
+        hint = f"write d.{name}([i, j]) through a tensor descriptor: it checks bounds itself"
+    elif is_tuple(pointer):
         hint = f"{name} one of its items; a comma at the end makes a tuple of one: p = (x + i,)"
     raise KernelTypeError(f"{name} needs a pointer, got {describe(pointer)}", hint=hint)
 

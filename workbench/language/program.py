@@ -55,11 +55,15 @@ def _per_axis(values: Any, x: tensor, name: str) -> tuple[int, ...]:
     given = static(values, f"the values of {name}")
     numbers = given if is_tuple(given) else (given,)
     if not all(isinstance(n, int) and n > 0 for n in numbers):
-        raise ConstexprError(f"{name} needs positive integers, got {given!r}")
+        raise ConstexprError(
+            f"{name} needs positive integers, got {given!r}",
+            hint="write e.g. tl.multiple_of(x, 16)",
+        )
     wanted = max(1, len(x.shape))
     if len(numbers) != wanted:
         raise ConstexprError(
-            f"{name} needs one value per axis: {describe(x)} has {wanted}, got {len(numbers)}"
+            f"{name} needs one value per axis: {describe(x)} has {wanted}, got {len(numbers)}",
+            hint="write one number for each axis, e.g. (1, 16) for two",
         )
     return numbers
 
@@ -90,7 +94,10 @@ def assume(cond: Any) -> None:
     """Promise that a condition holds."""
     if not isinstance(cond, tensor):
         if not cond:
-            raise ConstexprError("this assumption is false at compile time")
+            raise ConstexprError(
+                "this assumption is false at compile time",
+                hint="assume what holds for these constexprs, or leave it out",
+            )
         return
     if cond.dtype != int1 or cond.shape:
         raise KernelTypeError(

@@ -29,7 +29,10 @@ Words = tuple[tensor, tensor, tensor, tensor]
 def philox_impl(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, n_rounds: Any = 10) -> Words:
     """Return the four words that the rounds make of a counter (c0 to c3) and a key (k0, k1)."""
     if c0.dtype not in _WORDS:
-        raise KernelTypeError(f"philox_impl takes uint32 or uint64 words, got {c0.dtype}")
+        raise KernelTypeError(
+            f"philox_impl takes uint32 or uint64 words, got {c0.dtype}",
+            hint="cast it first, e.g. .to(tl.uint32)",
+        )
     key_a, key_b, round_a, round_b = _WORDS[c0.dtype]
     for _ in range(static_int(n_rounds, "n_rounds")):
         old0, old2 = c0, c2
@@ -100,7 +103,10 @@ def uint_to_uniform_float(x: Any) -> tensor:
     elif value.dtype in (uint64, int64):
         value, scale = bitcast_tensor(value, int64), 1.0842020432385337e-19
     else:
-        raise KernelTypeError(f"uint_to_uniform_float takes 32- or 64-bit words, got {value.dtype}")
+        raise KernelTypeError(
+            f"uint_to_uniform_float takes 32- or 64-bit words, got {value.dtype}",
+            hint="cast it first, e.g. .to(tl.uint32)",
+        )
     folded = binary("-", maths.negative(value), 1)
     return binary("*", maths.where(binary("<", value, 0), folded, value), scale)
 

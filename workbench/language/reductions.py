@@ -68,7 +68,8 @@ def user_combine(inputs: Sequence[tensor], function: Any, name: str) -> Combine:
             if len(results) != len(inputs):
                 raise KernelTypeError(
                     f"the combine function of {name} returns {len(results)} values for "
-                    f"{len(inputs)} inputs"
+                    f"{len(inputs)} inputs",
+                    hint="it takes all left values, then all right ones, and returns as many",
                 )
             return [_same(r, x.dtype, name) for r, x in zip(results, inputs, strict=True)]
 
@@ -144,7 +145,10 @@ def same_shapes(inputs: Sequence[tensor], name: str) -> None:
     """Raise ShapeError unless all blocks have one shape."""
     if len({x.shape for x in inputs}) > 1:
         words = ", ".join(describe(x) for x in inputs)
-        raise ShapeError(f"{name} needs blocks of one shape, got {words}")
+        raise ShapeError(
+            f"{name} needs blocks of one shape, got {words}",
+            hint="broadcast them first, e.g. with broadcast_to",
+        )
 
 
 def sum_dtype(have: dtype, wanted: Any) -> dtype:

@@ -83,7 +83,10 @@ def dot_scaled(
     for value, side in ((lhs, "lhs"), (rhs, "rhs")):
         block = to_tensor(value)
         if len(block.shape) < 2:
-            raise ShapeError(f"dot_scaled needs blocks of 2 or 3 axes, {side} is {describe(block)}")
+            raise ShapeError(
+                f"dot_scaled needs blocks of 2 or 3 axes, {side} is {describe(block)}",
+                hint="add an axis where one is missing, e.g. x[:, None]",
+            )
     along_k = _along_k(lhs_k_pack, formats[0], "lhs"), _along_k(rhs_k_pack, formats[1], "rhs")
     a = _decoded(to_tensor(lhs), formats[0], -1 if along_k[0] else -2, "lhs", to)
     b = _decoded(to_tensor(rhs), formats[1], -2 if along_k[1] else -1, "rhs", to)
@@ -174,7 +177,8 @@ def _decoded(x: tensor, name: str, packed_axis: int, side: str, to: dtype) -> _D
     if name == "e2m1":
         if x.dtype != uint8:
             raise KernelTypeError(
-                f"dot_scaled takes e2m1 as uint8, two numbers each; {side} is {describe(x)}"
+                f"dot_scaled takes e2m1 as uint8, two numbers each; {side} is {describe(x)}",
+                hint="load it as tl.uint8, the first number in the low half",
             )
         return _unpacked(x, packed_axis, to)
     kind, raw = _FORMATS[name]
@@ -239,7 +243,8 @@ def _run_length(factors: tensor, side: str) -> int:
         return 32
     raise KernelTypeError(
         f"dot_scaled takes scales of uint8 (e8m0) or float8e4nv, {side}_scale is "
-        f"{describe(factors)}"
+        f"{describe(factors)}",
+        hint="cast it first; e8m0 scales are exponents + 127 as tl.uint8",
     )
 
 

@@ -115,7 +115,9 @@ def as_element(value: tensor, dtype: dtype, element: Element) -> Value:
     if element_of(source.type) == element:
         return source
     if not isinstance(element, Scalar):
-        raise KernelTypeError(f"{describe(value)} is not a {dtype}")
+        raise KernelTypeError(
+            f"{describe(value)} is not a {dtype}", hint="cast it first with .to(...)"
+        )
     return emit(Cast(source, element))
 
 
@@ -139,7 +141,10 @@ def arange(start: Any, end: Any) -> tensor:
         )
     low, high = int32.int_limits()
     if first < low or last > high + 1:
-        raise ConstexprError(f"arange({first}, {last}) does not fit int32")
+        raise ConstexprError(
+            f"arange({first}, {last}) does not fit int32",
+            hint="start from 0 and add a tl.int64 number",
+        )
     shape = (last - first,)
     check_shape(shape, "arange's shape")
     element = INDEX if current().exact_index else int32.element
@@ -152,7 +157,10 @@ def full(shape: Any, value: Any, dtype: Any) -> tensor:
     extents, to = static_shape(shape), as_dtype(dtype)
     number = to_tensor(value)
     if number.shape:
-        raise ShapeError(f"full needs a scalar value, got {describe(number)}")
+        raise ShapeError(
+            f"full needs a scalar value, got {describe(number)}",
+            hint="reduce it first, or use tl.broadcast_to",
+        )
     if number.constant is not None:
         return splat_constant(number.constant, to, extents)
     return broadcast_tensor(cast_tensor(number, to), extents)
@@ -226,7 +234,8 @@ def expand_dims(input: Any, axis: Any) -> tensor:
     numbers = sorted(axis_number(a, rank) for a in axes)
     if len(set(numbers)) != len(numbers):
         raise ShapeError(
-            f"expand_dims names an axis twice: duplicate axes, normalized axes = {numbers}"
+            f"expand_dims names an axis twice: duplicate axes, normalized axes = {numbers}",
+            hint="name every axis once; they count in the result",
         )
     for number in numbers:
         value = insert_axis(value, number)
@@ -313,7 +322,8 @@ def join(a: Any, b: Any) -> tensor:
     first, second = broadcast(a, b)
     if first.dtype != second.dtype:
         raise KernelTypeError(
-            f"join of {describe(first)} and {describe(second)}: the dtypes differ"
+            f"join of {describe(first)} and {describe(second)}: the dtypes differ",
+            hint="cast one of them with .to(...)",
         )
     if not first.shape:
         first, second = insert_axis(first, 0), insert_axis(second, 0)
@@ -369,6 +379,7 @@ def cat(input: Any, other: Any, can_reorder: Any = False, dim: Any = 0) -> tenso
     if len(a.shape) != 1 or len(b.shape) != 1 or a.dtype != b.dtype:
         raise ShapeError(
             "cat needs two blocks of one dtype and shape, or of one axis each, "
-            f"got {describe(a)} and {describe(b)}"
+            f"got {describe(a)} and {describe(b)}",
+            hint="cast one of them, or join blocks of the same shape with tl.join",
         )
     return wrap(emit(Concatenate(a.stored(), b.stored())), a.dtype)

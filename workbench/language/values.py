@@ -218,7 +218,7 @@ def to_tensor(value: Any) -> tensor:
         return tensor(None, strong_dtype(value), (), value)
     raise KernelTypeError(
         f"a {kind_of(value)} cannot be used as a number: {shown(value)}",
-        hint="pass a number or a tensor",
+        hint="use its parts, e.g. a, b = ..." if is_tuple(value) else "pass a number or a tensor",
     )
 
 
@@ -281,11 +281,11 @@ def static_int(value: Any, what: str) -> int:
     """Return a compile-time integer."""
     number = static(value, what)
     if not isinstance(number, int):
-        whole = isinstance(number, float) and number.is_integer()
-        raise ConstexprError(
-            f"{what} must be an integer, got {kind_of(number)} {shown(number)}",
-            hint=f"pass {int(number)}; // divides integers, / gives floats" if whole else None,
-        )
+        hint = "give it a number when the kernel is launched, e.g. 64"
+        if isinstance(number, float) and number.is_integer():
+            hint = f"pass {int(number)}; // divides integers, / gives floats"
+        found = "None" if number is None else f"{kind_of(number)} {shown(number)}"
+        raise ConstexprError(f"{what} must be an integer, got {found}", hint=hint)
     return int(number)
 
 
@@ -294,7 +294,10 @@ def static_shape(shape: Any, what: str = "the shape") -> Shape:
     if is_number(shape) or isinstance(shape, tensor):
         shape = (shape,)
     if not is_tuple(shape):
-        raise ConstexprError(f"{what} must be integers, got {kind_of(shape)} {shown(shape)}")
+        raise ConstexprError(
+            f"{what} must be integers, got {kind_of(shape)} {shown(shape)}",
+            hint="use // where / gives a float",
+        )
     extents = tuple(static_int(extent, what) for extent in shape)
     check_shape(extents, what)
     return extents

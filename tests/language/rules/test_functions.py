@@ -131,7 +131,8 @@ def test_17_tuples_and_comprehensions():
         ("while True:\n        a += 1\n        if a > 9:\n            return 3.0", True),
         ("for i in tl.static_range(3):\n        if i == C:\n            return 4.0\n"
          "        if a == i:\n            return 5.0", True),
-        ("if a > 3:\n        if C == 2:\n            return 1.0\n    else:\n        return 2.0", True),
+        ("if a > 3:\n        if C == 2:\n            return 1.0\n    else:\n        return 2.0",
+         True),
     ],
 )  # fmt: skip
 def test_11_a_function_returns_on_every_path_or_nothing(body: str, returns: bool):

@@ -173,7 +173,10 @@ def _arithmetic(name: str, mode: str, function: Callable[..., Exact]) -> Callabl
         values = [to_tensor(a) for a in args]
         for value in values:
             if not value.dtype.is_floating():
-                raise KernelTypeError(f"{name}_{mode} takes floats, got {describe(value)}")
+                raise KernelTypeError(
+                    f"{name}_{mode} takes floats, got {describe(value)}",
+                    hint="cast it first, e.g. .to(tl.float32)",
+                )
         kind = float64 if any(v.dtype == float64 for v in values) else float32
         operands = [cast_tensor(v, float64) for v in values]
         found = rounded(function(*operands), kind, mode)
@@ -218,7 +221,10 @@ def _conversion(name: str, mode: str, kind: dtype) -> Callable[..., tensor]:
             value = cast_tensor(x, float64)
             return rounded(Exact(value, value * 0.0), kind, mode)
         if not x.dtype.is_int():
-            raise KernelTypeError(f"{name}2… takes integers, got {describe(x)}")
+            raise KernelTypeError(
+                f"{name}2… takes integers, got {describe(x)}",
+                hint="cast it first, e.g. .to(tl.int32)",
+            )
         return rounded(_of_integer(x), kind, mode)
 
     return call

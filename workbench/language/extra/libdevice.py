@@ -119,7 +119,10 @@ def _float(x: Any, name: str) -> tensor:
     """Return an operand as fp32 or fp64."""
     value = to_tensor(x)
     if not value.dtype.is_floating():
-        raise KernelTypeError(f"{name} takes floats, got {describe(value)}")
+        raise KernelTypeError(
+            f"{name} takes floats, got {describe(value)}",
+            hint="cast it first, e.g. .to(tl.float32)",
+        )
     return value if value.dtype in (float32, float64) else cast_tensor(value, float32)
 
 
@@ -227,7 +230,10 @@ def ldexp(arg0: Any, arg1: Any) -> tensor:
     """Return x * 2^n for an integer n."""
     x, n = _float(arg0, "ldexp"), to_tensor(arg1)
     if not n.dtype.is_int() or n.dtype == int1:
-        raise KernelTypeError(f"ldexp takes an integer power, got {describe(n)}")
+        raise KernelTypeError(
+            f"ldexp takes an integer power, got {describe(n)}",
+            hint="cast the second operand, .to(tl.int32)",
+        )
     # Three factors, so that each is a normal number of fp64 whatever n is.
     held = maths.maximum(maths.minimum(cast_tensor(n, int32), 2200), -2200)
     third = binary("//", held, 3)
@@ -253,7 +259,10 @@ def scalbn(arg0: Any, arg1: Any) -> tensor:
 def _integer(x: Any, name: str) -> tensor:
     value = to_tensor(x)
     if not value.dtype.is_int() or value.dtype.int_bitwidth not in (32, 64):
-        raise KernelTypeError(f"{name} takes 32- and 64-bit integers, got {describe(value)}")
+        raise KernelTypeError(
+            f"{name} takes 32- and 64-bit integers, got {describe(value)}",
+            hint="cast it first, e.g. .to(tl.int32)",
+        )
     return value
 
 
@@ -294,7 +303,10 @@ def mulhi(arg0: Any, arg1: Any) -> tensor:
     """Return the high half of the product, signed for signed operands."""
     x, y = _integer(arg0, "mulhi"), _integer(arg1, "mulhi")
     if x.dtype != y.dtype:
-        raise KernelTypeError(f"mulhi of {describe(x)} and {describe(y)}: the dtypes differ")
+        raise KernelTypeError(
+            f"mulhi of {describe(x)} and {describe(y)}: the dtypes differ",
+            hint="cast one of them with .to(...)",
+        )
     shape = common_shape(x, y, what="mulhi")
     return made(Elementwise("mulhi", (operand(x, x.dtype, shape), operand(y, x.dtype, shape))))
 
@@ -304,7 +316,9 @@ def _as_bits(name: str, source: dtype, to: dtype) -> None:
     def function(arg0: Any) -> tensor:
         value = to_tensor(arg0)
         if value.dtype != source:
-            raise KernelTypeError(f"{name} takes {source}, got {describe(value)}")
+            raise KernelTypeError(
+                f"{name} takes {source}, got {describe(value)}", hint="cast it first with .to(...)"
+            )
         return bitcast_tensor(value, to)
 
     _made(name, f"Return the bits of {source} as {to}.", function)
@@ -388,7 +402,9 @@ def double2loint(arg0: Any) -> tensor:
 def _double_bits(x: Any, name: str) -> tensor:
     value = to_tensor(x)
     if value.dtype != float64:
-        raise KernelTypeError(f"{name} takes {float64}, got {describe(value)}")
+        raise KernelTypeError(
+            f"{name} takes {float64}, got {describe(value)}", hint="cast it first, .to(tl.float64)"
+        )
     return bitcast_tensor(value, int64)
 
 
@@ -411,7 +427,10 @@ def rcp64h(arg0: Any) -> tensor:
 def _pair(x: Any, y: Any, name: str) -> tuple[tensor, tensor]:
     a, b = _integer(x, name), _integer(y, name)
     if a.dtype != b.dtype:
-        raise KernelTypeError(f"{name} of {describe(a)} and {describe(b)}: the dtypes differ")
+        raise KernelTypeError(
+            f"{name} of {describe(a)} and {describe(b)}: the dtypes differ",
+            hint="cast one of them with .to(...)",
+        )
     return a, b
 
 

@@ -43,7 +43,10 @@ def wide(x: Any, name: str) -> tuple[Any, Any]:
     """Return a float as fp64, and the dtype of the result."""
     value = to_tensor(x)
     if not value.dtype.is_floating():
-        raise KernelTypeError(f"{name} takes floats, got {describe(value)}")
+        raise KernelTypeError(
+            f"{name} takes floats, got {describe(value)}",
+            hint="cast it first, e.g. .to(tl.float32)",
+        )
     return cast_tensor(value, float64), float64 if value.dtype == float64 else float32
 
 
@@ -196,7 +199,10 @@ def _per_element(function: Any, *args: tensor) -> Any:
 def _order_of(arg0: Any, name: str) -> Any:
     n = to_tensor(arg0)
     if not n.dtype.is_int():
-        raise KernelTypeError(f"{name} takes an integer order first, got {describe(n)}")
+        raise KernelTypeError(
+            f"{name} takes an integer order first, got {describe(n)}",
+            hint="the order comes first, then x; cast it with .to(tl.int32)",
+        )
     return cast_tensor(n, int32)
 
 

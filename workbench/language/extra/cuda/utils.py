@@ -47,7 +47,10 @@ def convert_custom_float8_sm70(arg: Any, dst_ty: Any, fp_downcast_rounding: Any 
 def _of(x: Any, kind: Any) -> tensor:
     value = to_tensor(x)
     if value.dtype != kind:
-        raise KernelTypeError(f"this conversion takes {kind}, got {describe(value)}")
+        raise KernelTypeError(
+            f"this conversion takes {kind}, got {describe(value)}",
+            hint="cast it first with .to(...)",
+        )
     return value
 
 
