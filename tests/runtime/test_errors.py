@@ -89,6 +89,31 @@ def test_a_dtype_that_kernels_do_not_have(seven):
     assert marked(error) == "x_ptr"
 
 
+def test_tensors_whose_memory_is_not_what_they_are(seven):
+    """Several tensors in one, and a view that stands for the numbers with the other sign."""
+    import torch
+
+    _, y, out = seven
+    nested = torch.nested.nested_tensor([torch.ones(4), torch.ones(3)])
+    turned = torch.ones(7, dtype=torch.complex64).conj().imag
+    for x, said, hint in (
+        (nested, "several tensors in one", "pass what it holds, x.values() and x.offsets()"),
+        (turned, "the other sign", "pass x.resolve_neg()"),
+    ):
+        for launch in (add.interpret, add):
+            call = launch[(3,)]
+            error = caught(lambda: call(x, y, out, 7, BLOCK=3), LaunchError)  # noqa: B023
+            assert (error.code, error.hint) == ("K501", hint)
+            assert said in error.message
+            assert marked(error) == "x_ptr"
+
+
+def test_a_chip_that_there_is_none_of_is_named_first(seven):
+    error = caught(lambda: add[(3,)](*seven, 7, BLOCK=3, target="sm_91"), OptionError)
+    assert error.code == "K114"
+    assert "unknown target sm_91; known: cpu" in error.message
+
+
 def test_something_that_is_no_argument(seven):
     _, y, out = seven
     error = caught(lambda: add.interpret[(3,)]([1.0], y, out, 7, BLOCK=3), LaunchError)

@@ -110,6 +110,10 @@ def _tensor(value: Any) -> Array:
         ordinal = HOST if pretended else index or 0
     elif kind == "cpu":
         ordinal = HOST
+    if getattr(value, "is_nested", False):
+        raise NotAnArray("it is nested, several tensors in one")
+    if hasattr(value, "is_neg") and value.is_neg():
+        raise NotAnArray("its memory holds its numbers with the other sign (x.is_neg())")
     return Array(value.data_ptr(), TYPE_NAMES.get(dtype), dtype, ordinal, str(device or kind))
 
 

@@ -457,6 +457,10 @@ def _instead(found: str) -> str:
         return "pass int(...) or float(...) of it; kernels have no such numbers"
     if found == "a dict":
         return "pass what the kernel reads of it, each as an argument of its own"
+    if "is nested" in found:
+        return "pass what it holds, x.values() and x.offsets()"
+    if "is_neg" in found:
+        return "pass x.resolve_neg()"
     if "storage" in found:
         return "pass a dense tensor, e.g. x.to_dense()"
     return "pass a NumPy array, a tensor, or an object that speaks DLPack"
@@ -539,6 +543,9 @@ def _target_for(
                 code="K114",
             )
         if device == arrays.HOST:
+            from workbench.compiler import family_of
+
+            family_of(wanted)  # a chip that there is none of is no question of where arrays lie
             raise LaunchError(
                 f"{first} is a CPU array, target {wanted} needs arrays on a CUDA device",
                 parameter_span(source, first),
