@@ -93,6 +93,20 @@ def test_every_hint_assembles_on_every_chip(hint: str, chip: str):
     assert ("L1::evict_last" in compiled.asm["ptx"]) == (hint == "eviction_policy")
 
 
+@needs_ptxas
+@pytest.mark.parametrize("hint", ["cache_modifier='.ca'", "eviction_policy='evict_first'"])
+def test_a_volatile_load_takes_no_hint(hint: str):
+    """PTX ISA 9.0, ld: `.volatile` stands with no cache operator and no priority of eviction."""
+    kernel = from_text(f"""
+        def kernel(x, n):
+            i = tl.arange(0, 64)
+            tl.store(x + 64 + i, tl.load(x + i, mask=i < n, volatile=True, {hint}))
+    """)
+    compiled = wb.compile(kernel, "*fp32:16 i32", {}, target="sm_90a")
+    assert compiled.code
+    assert "ld.volatile.global" in compiled.asm["ptx"]
+
+
 # -- rows -------------------------------------------------------------------------------------
 #: What an instruction looks like in each text.
 CODE = {

@@ -185,7 +185,8 @@ class Instructions(Device):
             return super().load(emit, transfer, start)
         pieces, bits = transfer.pieces, transfer.bits
         word = "ld.volatile.global" if transfer.volatile else "ld.global"
-        word += _hints("" if transfer.volatile else transfer.cache, transfer.eviction, pieces, bits)
+        hints = ("", "") if transfer.volatile else (transfer.cache, transfer.eviction)
+        word += _hints(*hints, pieces, bits)
         letter, result = _register(bits)
         returned = f"{{{', '.join([result] * pieces)}}}" if pieces > 1 else result
         address, beside = address_of(emit, transfer.place)
