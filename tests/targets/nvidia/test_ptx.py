@@ -15,6 +15,7 @@ from tests.language.harness import from_text
 from tests.targets.nvidia.configurations import QUICK, SEED_ADD, SLOW, Configuration
 from workbench.language.extra import libdevice
 from workbench.passes.manager import Recorder
+from workbench.source import TargetError
 from workbench.targets.nvidia.toolchain import assemble, find
 from workbench.trace import Rendered
 
@@ -283,3 +284,55 @@ def test_a_bf16_is_added_on_every_chip(chip: str):
     assert made.code
     swaps = re.findall(r"atom\.(\w+)\.(\w+)\.global\.cas\.b16", made.asm["ptx"])
     assert swaps == ([] if chip == "sm_90" else [("acq_rel", "gpu"), ("relaxed", "sys")])
+
+
+def _of_statement(text: str, constraints: str = "=r,r", chip: str = "sm_90a") -> wb.CompiledKernel:
+    kernel = from_text(f"""
+        def kernel(x):
+            i = tl.arange(0, 32)
+            v = tl.load(x + i)
+            r = tl.inline_asm_elementwise({text!r}, {constraints!r}, [v], tl.int32, True, 1)
+            tl.store(x + i, r)
+    """)
+    return wb.compile(kernel, "*i32", {}, target=chip)
+
+
+@needs_ptxas
+@pytest.mark.parametrize(
+    ("text", "chip", "version"),
+    [
+        ("mov.b32 $0, $1;", "sm_90a", "8.0"),
+        ("{ .reg .b128 t; .reg .b64 a; cvt.u64.u32 a, $1; mov.b128 t, {a, a}; "
+         "mov.b128 {a, _}, t; cvt.u32.u64 $0, a; }", "sm_90a", "8.3"),
+        ("{ .reg .f32 a; mov.b32 a, $1; min.xorsign.abs.f32 a, a, a; mov.b32 $0, a; }",
+         "sm_86", "7.2"),
+    ],
+)  # fmt: skip
+def test_a_statement_of_the_authors_raises_the_version(text: str, chip: str, version: str):
+    made = _of_statement(text, chip=chip)
+    assert made.code
+    assert f".version {version}\n" in made.asm["ptx"]
+
+
+@needs_ptxas
+def test_a_statement_that_ptxas_refuses_is_named():
+    with pytest.raises(TargetError) as raised:
+        _ = _of_statement("fma.rn.bf16x2 $0, $1;").code
+    error = raised.value
+    assert error.code == "K420"
+    assert "ptxas refuses 'fma.rn.bf16x2 " in error.message
+    assert error.span is not None
+    assert "tl.inline_asm_elementwise" in str(error)
+    assert error.hint
+
+
+@needs_ptxas
+@pytest.mark.parametrize("chip", ["sm_80", "sm_89", "sm_90a"])
+@pytest.mark.parametrize("dtype", ["float8e4nv", "float8e5"])
+def test_small_floats_are_made_and_read_on_every_chip(dtype: str, chip: str):
+    kernel = from_text(f"""
+        def kernel(x):
+            i = tl.arange(0, 64)
+            tl.store(x + i, tl.load(x + i).to(tl.{dtype}).to(tl.float32))
+    """)
+    assert wb.compile(kernel, "*fp32:16", {}, target=chip).code

@@ -48,6 +48,7 @@ from workbench.targets.nvidia.passes.stage_products import BLOCKS_WANTED, stage_
 from workbench.targets.nvidia.passes.start_products import start_products
 from workbench.targets.nvidia.passes.still_read import still_read
 from workbench.targets.nvidia.passes.take_turns import take_turns
+from workbench.targets.nvidia.refusals import refused
 from workbench.targets.nvidia.rereading import rows_read_again
 from workbench.targets.nvidia.spills import (
     Fitted,
@@ -379,7 +380,10 @@ def _built(state: State) -> Built:
                     Resources(shared_bytes=0, dynamic_shared_bytes=shared_bytes),
                 )
             else:
-                found = state.fitted or fitted(ptx, unit, all_warps(module))
+                try:
+                    found = state.fitted or fitted(ptx, unit, all_warps(module))
+                except PtxError as error:
+                    raise refused(error, module, rows_of(ptx)) from error
                 assembled.append(found.ptx)
                 result = found.result
                 check_shares(result, module)
@@ -547,6 +551,8 @@ def machine(unit: Chip, text: str) -> Machine:
     version = int(unit.ptx)
     if "mma.sync" in text and (".e4m3" in text or ".e5m2" in text):
         version = max(version, 84)  # PTX ISA 8.4 brought products of 8-bit floats
+    if unit.capability < 90 and re.search(r"cvt\.[^ ]*e[45]m[23]x2", text):
+        version = max(version, 81)  # PTX ISA 8.1 brought conversions of 8-bit floats to sm_89
     if re.search(r"atom\.[^ ]*\.v\d\.", text):
         version = max(version, 81)  # PTX ISA 8.1 brought vectors of atomic additions
     if re.search(r'cp\.async\.c[ag]\.[^"]*\], \d+, \$', text):

@@ -12,6 +12,7 @@ from workbench.passes.manager import Remark, Remarks
 from workbench.source import ResourceError, ToolError
 from workbench.targets.nvidia.chip import Chip, registers_of_warp
 from workbench.targets.nvidia.ops import WarpgroupDot
+from workbench.targets.nvidia.refusals import assembled
 from workbench.targets.nvidia.toolchain import Assembled, assemble, listed
 from workbench.targets.simt.ops import roles_of
 from workbench.trace import Rendered
@@ -24,7 +25,7 @@ _BLOCKS = re.compile(r"\.minnctapersm (\d+)\n?")
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """What ptxas made of a text, which is the given one but for a limit of registers."""
+    """What ptxas made of a text: the given one but for its version and a limit of registers."""
 
     ptx: str
     result: Assembled
@@ -47,7 +48,8 @@ def fitted(ptx: str, chip: Chip, num_warps: int) -> Fitted:
     none are in a loop, or few are and half of the blocks would be lost (12 bytes: paged decoding of
     128 keys by eight warps 418 to 373 us on an H100).
     """
-    best = Fitted(ptx, assemble(ptx, chip.name))
+    ptx, result = assembled(ptx, chip)
+    best = Fitted(ptx, result)
     blocks = _BLOCKS.search(ptx)
     if spilled(best.result) and blocks is not None:
         told, ptx = best, _BLOCKS.sub("", ptx, count=1)

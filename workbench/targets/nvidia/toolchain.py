@@ -67,13 +67,19 @@ def version(tool: str) -> str | None:
 
 
 class PtxError(ToolError):
-    """ptxas refuses a text; `rows` is what it says, by the row (from 1) that it says it of."""
+    """ptxas refuses a text.
+
+    `rows` is what it says, by the row (from 1) that it says it of; `version` the latest version of
+    PTX, (major, minor), that it asks for.
+    """
 
     code = "K410"
 
     def __init__(self, said: str) -> None:
         lines = [line.strip() for line in said.strip().splitlines()]
         super().__init__(f"ptxas refused the generated code: {'; '.join(lines[:3])}")
+        asked = re.findall(r"requires PTX ISA \.version (\d+)\.(\d+) or later", said)
+        self.version = max(((int(a), int(b)) for a, b in asked), default=None)
         self.rows: dict[int, str] = {}
         for line in lines:
             found = _ROW.search(line)
