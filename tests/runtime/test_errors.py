@@ -90,13 +90,19 @@ def test_a_dtype_that_kernels_do_not_have(seven):
 
 
 def test_tensors_whose_memory_is_not_what_they_are(seven):
-    """Several tensors in one, and a view that stands for the numbers with the other sign."""
+    """Several tensors in one, a view of numbers with the other sign, an array and a mask."""
     import torch
 
     _, y, out = seven
     nested = torch.nested.nested_tensor([torch.ones(4), torch.ones(3)])
     turned = torch.ones(7, dtype=torch.complex64).conj().imag
+    masked = np.ma.masked_array(np.ones(7, np.float32), [True] * 7)
     for x, said, hint in (
+        (
+            masked,
+            "it is masked",
+            "pass x.filled(0), and x.mask as an array of its own where the kernel needs it",
+        ),
         (nested, "several tensors in one", "pass what it holds, x.values() and x.offsets()"),
         (turned, "the other sign", "pass x.resolve_neg()"),
     ):

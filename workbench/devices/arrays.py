@@ -118,6 +118,8 @@ def _tensor(value: Any) -> Array:
 
 
 def _numpy(value: Any) -> Array:
+    if type(value).__name__ == "MaskedArray":
+        raise NotAnArray("it is masked, which its memory does not say")
     interface = value.__array_interface__
     name = value.dtype.name if value.dtype.isnative else str(value.dtype)
     address, read_only = interface["data"]

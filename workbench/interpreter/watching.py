@@ -187,6 +187,7 @@ class Watcher:
                     op.span,
                     code="K510",
                     notes=broken.notes,
+                    hint="launch with values for which it holds, or mend what comes before it",
                 )
             hint = _GROUPING if broken.kind == "grouping" else None
             self.find(broken.kind, op, frame.number, broken.message, hint=hint)

@@ -459,6 +459,8 @@ def _instead(found: str) -> str:
         return "pass what the kernel reads of it, each as an argument of its own"
     if "is nested" in found:
         return "pass what it holds, x.values() and x.offsets()"
+    if "it is masked" in found:
+        return "pass x.filled(0), and x.mask as an array of its own where the kernel needs it"
     if "is_neg" in found:
         return "pass x.resolve_neg()"
     if "storage" in found:
