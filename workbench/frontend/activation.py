@@ -262,6 +262,7 @@ class Activation:
         hint = suggestion(name, known) or suggestion(name, list(self.source.names))
         if hint is None and name in tl.__all__:
             hint = f"did you mean tl.{name}?"
+        hint = hint or "assign it before this line, or pass it as an argument"
         return self.error(UnknownNameError, f"name '{name}' is not defined", node, hint=hint)
 
     def _checked_global(self, name: str, value: Any, node: ast.AST) -> Any:

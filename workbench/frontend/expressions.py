@@ -65,7 +65,7 @@ _WORDS: dict[type[ast.expr], str] = {
     ast.Lambda: "lambda", ast.Dict: "a dict", ast.Set: "a set",
     ast.DictComp: "a dict comprehension", ast.SetComp: "a set comprehension",
     ast.GeneratorExp: "a generator", ast.Await: "await",
-    ast.Yield: "yield", ast.YieldFrom: "yield from",
+    ast.Starred: "a star", ast.Yield: "yield", ast.YieldFrom: "yield from",
 }  # fmt: skip
 _HINTS: dict[type[ast.expr], str] = {
     ast.Lambda: "write a function of its own outside the kernel, with @triton.jit, and call it",
@@ -74,6 +74,7 @@ _HINTS: dict[type[ast.expr], str] = {
     ast.DictComp: "use names, a tuple, or a NamedTuple that is passed to the kernel",
     ast.SetComp: "use a tuple",
     ast.Await: "move it to the host function around the launch",
+    ast.Starred: "take a tuple apart in a call, f(*t), or in a tuple, (*t, x)",
     ast.YieldFrom: "a kernel stores what it computes through a pointer argument",
     ast.Yield: "a kernel stores what it computes through a pointer argument",
     ast.GeneratorExp: "write a loop, or tl.static_range for one that is written out",
@@ -219,8 +220,14 @@ def _attribute(act: Activation, node: ast.Attribute) -> Any:
             UnknownNameError,
             f"a {kind_of(value)} has no attribute '{node.attr}'",
             node,
-            hint=other or suggestion(node.attr, names, "."),
+            hint=other or suggestion(node.attr, names, ".") or _without_it(value),
         ) from None
+
+
+def _without_it(value: Any) -> str:
+    if value is None:
+        return "ask first: if x is not None (an argument that is left out may be None)"
+    return "use what Python's dir() lists of it"
 
 
 def _type_of(value: Any) -> Any:
@@ -438,7 +445,7 @@ def _subscript(act: Activation, node: ast.Subscript) -> Any:
     launched = "a kernel calls device functions, f(...); launches are made outside of it"
     raise act.error(
         UnsupportedSyntaxError, f"{describe(value)} cannot be indexed", node,
-        hint=launched if hasattr(value, "kernel_source") else None,
+        hint=launched if hasattr(value, "kernel_source") else "index a tuple or a tensor",
     )  # fmt: skip
 
 

@@ -61,6 +61,7 @@ def _collect(
         elif isinstance(node, ast.For | ast.While):
             if isinstance(node, ast.For):
                 names.update(dict.fromkeys(target_names(node.target)))
+            _collect_named(node.iter if isinstance(node, ast.For) else node.test, names)
             _collect(node.body, prune, names, ways, False)
         elif isinstance(node, ast.Break | ast.Continue):
             if same_loop:

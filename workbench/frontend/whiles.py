@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from workbench.frontend.activation import (
     BREAK,
@@ -43,6 +44,9 @@ from workbench.language.values import (
 )
 from workbench.ops import If, While, Yield
 
+#: Loops whose condition names values, written without.
+_TESTED_WITHIN: WeakKeyDictionary[ast.While, ast.While] = WeakKeyDictionary()
+
 
 def lower_while(act: Activation, node: ast.While) -> None:
     """Lower a `while`; its condition sees the carried values."""
@@ -50,6 +54,8 @@ def lower_while(act: Activation, node: ast.While) -> None:
         raise unsupported(
             act, "while ... else", node.orelse[0], "put the 'else' part after the loop"
         )
+    if any(isinstance(inner, ast.NamedExpr) for inner in ast.walk(node.test)):
+        node = _with_test_in_body(node)
     does = effects(node.body, prune(act))
     carried = carry(act, node, does, None, frozenset())
 
@@ -63,6 +69,18 @@ def lower_while(act: Activation, node: ast.While) -> None:
         return truth(act, found, node.test, "while")
 
     _while(act, node, does, carried, more, lambda: None, lambda: None, hints)
+
+
+def _with_test_in_body(node: ast.While) -> ast.While:
+    """Return `while True: if test: pass else: break; ...`: what the test names is carried, too."""
+    found = _TESTED_WITHIN.get(node)
+    if found is None:
+        asked = ast.If(node.test, [ast.Pass()], [ast.Break()])
+        found = ast.While(ast.Constant(True), [asked, *node.body], [])
+        for made in (*asked.body, *asked.orelse, asked, found.test):
+            ast.copy_location(made, node.test)
+        _TESTED_WITHIN[node] = ast.copy_location(found, node)
+    return found
 
 
 def lower_left_early(

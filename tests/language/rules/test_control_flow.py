@@ -224,6 +224,31 @@ def test_12_while_reevaluates_its_condition():
     assert [int(result(kernel, np.int32, n=n)[0]) for n in (16, 17, 99)] == [4, 4, 9]
 
 
+def test_12_what_a_condition_of_while_names_is_carried():
+    """`:=` in a condition assigns in every round, before the body and once more at the end."""
+
+    def kernel(out, n):
+        last = 0
+        while (last := n) > 5:
+            n -= 1
+        tl.store(out, last)
+        turn = 0
+        for _ in range(2):
+            while (turn := turn + 1) % 10 != 0:
+                if turn == 7:
+                    break
+                if turn == 2:
+                    continue
+                n += turn
+        tl.store(out + 1, turn)
+        tl.store(out + 2, n)
+        while (seen := n) > 20:
+            n = seen - 7
+        tl.store(out + 3, n)
+
+    assert result(kernel, np.int32, 4, n=9).tolist() == [5, 10, 5 + 1 + 3 + 4 + 5 + 6 + 8 + 9, 20]
+
+
 def test_13_range_never_unrolls_and_static_range_does():
     def kernel(out, B: tl.constexpr):
         for i in range(B):

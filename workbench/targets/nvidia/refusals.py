@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from workbench.ir import Module
 from workbench.ops import InlineAssembly
 from workbench.source import KernelError, TargetError
-from workbench.targets.nvidia.chip import Chip
-from workbench.targets.nvidia.toolchain import Assembled, PtxError, assemble
+from workbench.targets.nvidia.toolchain import Assembled, PtxError
 from workbench.trace import Rendered
 
 _VERSION = re.compile(r"^\.version (\d+)\.(\d+)$", re.MULTILINE)
 
 
-def assembled(ptx: str, chip: Chip) -> tuple[str, Assembled]:
+def assembled(ptx: str, assemble: Callable[[str], Assembled]) -> tuple[str, Assembled]:
     """Return what ptxas makes of a text, and the text: of a later version where it asks for one.
 
     Texts are of the oldest version that has what the compiler writes, so that older drivers read
@@ -22,7 +22,7 @@ def assembled(ptx: str, chip: Chip) -> tuple[str, Assembled]:
     """
     while True:
         try:
-            return ptx, assemble(ptx, chip.name)
+            return ptx, assemble(ptx)
         except PtxError as error:
             found = _VERSION.search(ptx)
             have = (int(found[1]), int(found[2])) if found is not None else None

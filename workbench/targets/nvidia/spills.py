@@ -48,7 +48,7 @@ def fitted(ptx: str, chip: Chip, num_warps: int) -> Fitted:
     none are in a loop, or few are and half of the blocks would be lost (12 bytes: paged decoding of
     128 keys by eight warps 418 to 373 us on an H100).
     """
-    ptx, result = assembled(ptx, chip)
+    ptx, result = assembled(ptx, lambda text: assemble(text, chip.name))
     best = Fitted(ptx, result)
     blocks = _BLOCKS.search(ptx)
     if spilled(best.result) and blocks is not None:
