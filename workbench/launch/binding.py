@@ -15,6 +15,7 @@ from workbench.devices import arrays
 from workbench.launch.abi import FORMATS, RangeError
 from workbench.launch.descriptors import TensorDescriptor
 from workbench.launch.facts import DescriptorKind, Signature
+from workbench.launch.instead import instead_of
 from workbench.launch.measures import WIDEST_ACCESS, measure_address, measure_integer
 from workbench.launch.options import PLACES, check_options, unknown_option
 from workbench.launch.signature import parameter_span
@@ -445,27 +446,9 @@ def _wrong_kind(source: KernelSource, name: str, found: str, expected: str) -> L
     return LaunchError(
         f"{name} is {found}, {source.name} takes {expected} there",
         parameter_span(source, name.partition(".")[0]),
-        hint=_instead(found) if "array" in expected else None,
+        hint=instead_of(found) if "array" in expected else None,
         code="K501",
     )
-
-
-def _instead(found: str) -> str:
-    if found == "a list":
-        return "pass a tuple, tuple(...), of what the kernel takes apart, or an array"
-    if found in ("a complex", "a Decimal", "a Fraction"):
-        return "pass int(...) or float(...) of it; kernels have no such numbers"
-    if found == "a dict":
-        return "pass what the kernel reads of it, each as an argument of its own"
-    if "is nested" in found:
-        return "pass what it holds, x.values() and x.offsets()"
-    if "it is masked" in found:
-        return "pass x.filled(0), and x.mask as an array of its own where the kernel needs it"
-    if "is_neg" in found:
-        return "pass x.resolve_neg()"
-    if "storage" in found:
-        return "pass a dense tensor, e.g. x.to_dense()"
-    return "pass a NumPy array, a tensor, or an object that speaks DLPack"
 
 
 def check_declared(source: KernelSource, parameters: Sequence[Parameter]) -> tuple[Parameter, ...]:
