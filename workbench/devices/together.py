@@ -14,12 +14,12 @@ bytes from its arguments. It is to be stopped like every launch (`stops.py`).
 from __future__ import annotations
 
 import ctypes
-from functools import cache
 from typing import Any
 
 from workbench.devices import stops
 from workbench.devices.linking import Linked, link
 from workbench.devices.pool import own_scratch, pool
+from workbench.interrupts import MadeOnce
 
 #: Where the address of a launch's crew stands, in bytes from its arguments.
 CREW_AT = stops.BLOCK_AT - 8
@@ -204,7 +204,7 @@ def run_together(function: int, arguments: Any, scratch: int, total: int) -> Non
         stops.raise_pending()
 
 
-@cache
+@MadeOnce
 def _code() -> tuple[Linked, Any]:
     from workbench.targets.llvm.toolchain import baseline, object_code
 
