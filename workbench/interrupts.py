@@ -7,6 +7,7 @@ fork inherits locks as they were, held by threads that it does not have. So
 - what a long run has found is kept: within `keeping` an interrupt is noted, and raised only where
   nothing can be lost by it (`may_stop`, `stop_here`), or in the user's own code (`own_code`);
 - locks that outlive a call are free in a child (`renewed_lock`);
+- what native code refers to is made by one thread (`MadeOnce`);
 - a fork waits for what a child could not go on without (`unforked`): code being put into memory,
   modules being imported.
 """
@@ -23,14 +24,16 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
-from typing import Any, TypeVar
+from functools import cache, cached_property, update_wrapper
+from typing import Any, Generic, TypeVar
 
 Result = TypeVar("Result")
 
 #: Without callbacks, which would run anywhere, and lose a KeyboardInterrupt that comes then.
 _locks: list[weakref.ref[Any]] = []
 _most = 256
+#: Held while the list changes: what another thread enters meanwhile must not be lost.
+_registering = threading.RLock()
 
 
 def renewed_lock() -> Any:
@@ -39,13 +42,41 @@ def renewed_lock() -> Any:
     What it guards must be whole whenever somebody else may look at it: other threads of the parent
     stay in the middle of what they were doing, for good.
     """
-    global _locks, _most
+    global _most
     lock = threading.RLock()
-    _locks.append(weakref.ref(lock))
-    if len(_locks) > _most:
-        _locks = [known for known in _locks if known() is not None]
-        _most = 2 * len(_locks) + 256
+    with _registering:
+        _locks.append(weakref.ref(lock))
+        if len(_locks) > _most:
+            _locks[:] = [known for known in _locks if known() is not None]
+            _most = 2 * len(_locks) + 256
     return lock
+
+
+class MadeOnce(Generic[Result]):
+    """A function that makes a value once for each arguments, whichever threads ask at a time.
+
+    `functools.cache` has two threads make two values and keeps the later one: no way to treat code
+    in memory, whose address the earlier one has handed out.
+    """
+
+    def __init__(self, make: Callable[..., Result]) -> None:
+        self._made = cache(make)
+        self._lock = renewed_lock()
+        update_wrapper(self, make)
+
+    def __call__(self, *args: Any, **given: Any) -> Result:
+        """Return the value for these arguments."""
+        with self._lock:
+            return self._made(*args, **given)
+
+    @property
+    def is_made(self) -> bool:
+        """Whether there is a value."""
+        return self._made.cache_info().currsize > 0
+
+    def cache_clear(self) -> None:
+        """Forget all values."""
+        self._made.cache_clear()
 
 
 #: What a thread says of itself: `interruptible`, if interrupts are handed on to it.
@@ -237,7 +268,7 @@ def _importing() -> bool:
     """Say whether another thread is importing something of ours, whose lock a child would find."""
     locks = getattr(getattr(importlib, "_bootstrap", None), "_module_locks", {})
     me = threading.get_ident()
-    for name, reference in list(locks.items()):
+    for name, reference in locks.copy().items():
         lock = reference()
         if name.startswith(("workbench", "llvmlite")) and (
             getattr(lock, "owner", None) not in (None, me)
@@ -256,8 +287,8 @@ def _after_in_parent() -> None:
 def _after_in_child() -> None:
     _interrupted.clear()
     unforked.release()
-    for known in _locks:
-        lock = known()
+    found: list[Any] = [_registering, *(known() for known in _locks)]
+    for lock in found:
         if lock is not None and not lock._is_owned():  # as threading's Condition asks
             lock._at_fork_reinit()
     if hasattr(cached_property(len), "lock"):  # before Python 3.12
@@ -265,7 +296,7 @@ def _after_in_child() -> None:
 
 
 def _renew_properties() -> None:
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():
         if not name.startswith("workbench."):
             continue
         for kind in list(vars(module).values()):

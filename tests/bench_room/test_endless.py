@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from workbench import run_cell
-from workbench.bench import guarding
+from workbench.bench import guarding, phases
 from workbench.magics import doctor, registry
 from workbench.magics.grammar import parse
 from workbench.magics.questioning import bisect, step
@@ -55,11 +55,11 @@ def cell(condition, step, line, names):
 @pytest.mark.parametrize("target", ["cpu", "interpreter"])
 @pytest.mark.parametrize(("condition", "step", "how"), ENDLESS, ids=["runs away", "swings"])
 def test_it_ends_at_the_loop(names, condition, step, how, target, check):
-    start = time.monotonic()
+    start = time.process_time()  # of its own: on a busy machine it takes as long as it likes
     with pytest.raises(KernelError) as caught:
         cell(condition, step, f"--target {target} {check}", names)
     error = caught.value
-    assert time.monotonic() - start < 20
+    assert time.process_time() - start < 20
     assert error.code == "K406"
     assert error.span.line == LINE
     # The limit is that of what was run: seconds in the interpreter are told beside those of a CPU.
@@ -115,7 +115,7 @@ def test_a_search_for_the_first_wrong_op_ends_at_the_loop(names):
 
 
 def test_so_does_one_beside_a_version_without_an_end(names):
-    cell("i < n", "i += 1", "--no-run --target cpu", names)
+    cell("i < 1", "i += 1", "--no-run --target cpu", names)
     right = names["total"]
     cell("i != n", "i += 3", "--no-run --target cpu", names)
     answer = bisect(right, parse("bisect", "--args x,out,100 --grid 1", names), names, "total")
@@ -136,17 +136,24 @@ def test_what_takes_longer_may(names, monkeypatch):
 
 
 def test_who_wants_no_check_waits_until_stop(names):
-    begin = time.monotonic()
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    begun: list[float] = []
     clock = threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGINT))
-    clock.start()
+
+    def hears(text: str, **_: object) -> None:
+        if text.startswith("launching"):  # however long it has compiled
+            begun.append(time.monotonic())
+            clock.start()
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    token = phases.listener.set(hears)
     try:
         found = cell("i != n", "i += 3", "--target cpu", names)
     finally:
         clock.cancel()
+        phases.listener.reset(token)
         signal.signal(signal.SIGINT, before)
     assert "not done: the rest: stopped" in repr(found)
-    assert time.monotonic() - begin > 1.0
+    assert time.monotonic() - begun[0] > 1.0
 
 
 def test_the_limit_is_the_users(monkeypatch):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import threading
+
 import pytest
 
 import workbench as wb
 from workbench import tl
-from workbench.devices.printed import MOST_VALUES, PrintedTable
+from workbench.devices.printed import MOST_VALUES, PrintedTable, captured
 
 torch = pytest.importorskip("torch")
 
@@ -52,3 +55,26 @@ def test_rounds_of_a_loop_stand_below_each_other():
 def test_what_is_too_much_is_counted():
     table = printed(elements(list(range(MOST_VALUES))) + elements([1, 2, 3]))
     assert repr(table).splitlines()[-1].split("  ")[-1].strip() == "… 3 more"
+
+
+def test_two_threads_that_collect_lines_give_the_descriptor_back():
+    before = os.fstat(1).st_ino
+    inside, over = threading.Event(), threading.Event()
+    second: list[str] = []
+
+    def collect() -> None:
+        with captured() as lines:
+            inside.set()
+            over.wait(60)
+            os.write(1, b"second\n")
+        second.extend(lines)
+
+    thread = threading.Thread(target=collect, daemon=True)
+    with captured() as first:
+        thread.start()
+        inside.wait(0.2)
+        os.write(1, b"first\n")
+    over.set()
+    thread.join(60)
+    assert (first, second) == (["first"], ["second"])
+    assert os.fstat(1).st_ino == before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 
 import pytest
 
@@ -36,6 +37,14 @@ def published(monkeypatch):
     return shown
 
 
+def wait_for(published):
+    """Wait until something is shown, as long as a busy machine may take."""
+    end = time.monotonic() + 60
+    while not published:
+        assert time.monotonic() < end, "nobody writes"
+        time.sleep(0.01)
+
+
 def test_a_fast_run_shows_its_result_only(published):
     line = StatusLine()
     line("compiling")
@@ -48,8 +57,7 @@ def test_the_result_of_a_slow_run_takes_the_place_of_the_line(published, monkeyp
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.01)
     line = StatusLine()
     line("compiling add", still=True)
-    while not published:
-        progress.time.sleep(0.01)
+    wait_for(published)
     line("checking", still=True)
     line.finish({"text/plain": "the result"})
     texts = [text for text, _, _ in published]
@@ -65,8 +73,7 @@ def test_without_a_result_the_line_goes_away(published, monkeypatch):
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.01)
     line = StatusLine()
     line("compiling add", still=True)
-    while not published:
-        progress.time.sleep(0.01)
+    wait_for(published)
     line.finish(None)
     assert published[-1][0] == ""
 

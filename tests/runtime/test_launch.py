@@ -16,7 +16,7 @@ from workbench import tl
 from workbench.launch import fastpath
 from workbench.launch.binding import bind_names, classify
 from workbench.launch.measures import measure_integer
-from workbench.runtime import cache, compiling
+from workbench.runtime import cache, compiling, hooks
 from workbench.runtime.cache import CacheWarning
 from workbench.trace import problems
 
@@ -247,6 +247,29 @@ def test_observers_see_launches_of_all_launchers():
     with observing(seen.append):
         kernel[(13,)](x, y, out, 100, BLOCK=8)
     assert [record.kernel.target for record in seen] == ["cpu"]
+
+
+def test_blocks_that_hide_observers_may_overlap_theirs():
+    """As blocks of several threads do."""
+    before, seen = list(hooks.watchers), []
+    outer, inner = hooks.observing(seen.append), hooks.observing(seen.append)
+    first, second = hooks.unobserved(), hooks.unobserved()
+    outer.__enter__()
+    first.__enter__()
+    second.__enter__()
+    inner.__enter__()
+    assert len(hooks.watchers) == len(before) + 1  # of two, one began after it
+    hooks.tell_observers(None)
+    assert seen == [None]
+    first.__exit__(None, None, None)
+    hooks.tell_observers(None)
+    assert seen == [None] * 2
+    outer.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    hooks.tell_observers(None)
+    assert seen == [None] * 3
+    inner.__exit__(None, None, None)
+    assert hooks.watchers == before
 
 
 def test_pre_run_hooks():

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,8 @@ import torch
 import workbench as wb
 import workbench.language as tl
 from workbench import interrupts
+from workbench.devices import launching, pool, stops, together
+from workbench.launch import assembly, native_code, rows, tensor_maps
 from workbench.runtime import guards, tiers
 from workbench.runtime.callables import constexpr_function
 from workbench.source import deep
@@ -145,6 +148,72 @@ def test_an_interrupt_before_a_deep_thread_leaves_the_limit(
             deep(lambda: 1)()
     assert deep(lambda: sys.getrecursionlimit())() > limit
     assert sys.getrecursionlimit() == limit
+
+
+def test_a_limit_that_is_set_meanwhile_stays() -> None:
+    limit = sys.getrecursionlimit()
+    try:
+        deep(lambda: sys.setrecursionlimit(limit + 7))()
+        assert sys.getrecursionlimit() == limit + 7
+        deep(lambda: deep(lambda: None)())()
+        assert sys.getrecursionlimit() == limit + 7
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def test_what_python_calls_while_a_thread_is_started_may_go_deep(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Finalizers and handlers of signals run between any two steps, under whatever locks."""
+    start, found = threading.Thread.start, list[int]()
+
+    def finalizing(self: threading.Thread) -> None:
+        if self.name == "workbench" and not found:
+            found.append(0)
+            found.append(deep(lambda: 5)())
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", finalizing)
+    assert ends(lambda: deep(lambda: 6)()) == 6
+    assert found == [0, 5]
+
+
+def test_code_in_memory_is_made_by_one_thread() -> None:
+    """What is made twice is thrown away once, and its address may be in other code by then."""
+    made: list[object] = []
+    begun = threading.Barrier(4)
+
+    @interrupts.MadeOnce
+    def make(name: str) -> object:
+        made.append(name)
+        time.sleep(0.05)
+        return object()
+
+    found: list[object] = []
+
+    def ask() -> None:
+        begun.wait(HANGS)
+        found.append(make("code"))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made == ["code"]
+    assert len(set(map(id, found))) == 1
+    assert make.is_made
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        stops._stops, together._code, launching._native, pool.start_address, assembly._code,
+        native_code._interpreter, rows._choosing, tensor_maps._code,
+    ],
+)  # fmt: skip
+def test_code_whose_address_is_handed_out_is_made_by_one_thread(owner: Any) -> None:
+    assert isinstance(owner, interrupts.MadeOnce)
 
 
 PARENT = """

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pickle
+import threading
 import warnings
 
 import numpy as np
@@ -426,3 +428,64 @@ def test_a_value_that_no_key_can_hold_is_told(value):
     with pytest.raises(OptionError, match="second_ptr of store_ones is in the key") as caught:
         kernel[(1,)](np.zeros(8, np.float32), value, 7)
     assert isinstance(caught.value, TypeError)
+
+
+def test_launches_of_other_threads_take_no_argument_away():
+    sizes = [5, 7]
+    kernel, pairs = None, {n: (np.zeros(n, np.float32), np.zeros(n, np.float32)) for n in sizes}
+
+    def measure(call, quantiles):
+        call()
+        if kernel.cache:  # this search is the second: what was found before is launched meanwhile
+            x, total = pairs[5]
+            thread = threading.Thread(target=lambda: kernel[(1,)](x, total, 5))
+            thread.start()
+            thread.join(60)
+            assert not thread.is_alive()
+        return [1.0] * len(quantiles)
+
+    options = {"restore_value": ["x_ptr"], "reset_to_zero": ["sum_ptr"], "do_bench": measure}
+    kernel = wb.autotune(ACCUMULATING, key=["n"], **options)(accumulate)
+    for n in sizes:
+        kernel[(1,)](*pairs[n], n)
+    assert pairs[7][0].tolist() == [1] * 7
+    assert pairs[5][0].tolist() == [3] * 5
+
+
+def test_one_thread_searches_at_a_time():
+    """Trials of two would measure each other, and put back each other's arrays."""
+    among: list[int] = []
+    most: list[int] = []
+    second = threading.Event()
+
+    def measure(call, quantiles):
+        among.append(1)
+        most.append(len(among))
+        if len(most) > 1:
+            second.set()
+        second.wait(0.2)
+        call()
+        among.pop()
+        return [1.0] * len(quantiles)
+
+    options = {"restore_value": ["x_ptr"], "reset_to_zero": ["sum_ptr"], "do_bench": measure}
+    kernel = wb.autotune(ACCUMULATING, key=["n"], **options)(accumulate)
+    arrays = [(np.zeros(n, np.float32), np.zeros(n, np.float32)) for n in (5, 7, 7)]
+    threads = [
+        threading.Thread(target=lambda x=x, t=t: kernel[(1,)](x, t, x.size)) for x, t in arrays
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert max(most) == 1
+    assert len(most) == 4  # two keys, two configurations: the third thread finds what was found
+    for x, _ in arrays:
+        assert x.tolist() == [1] * x.size
+
+
+def test_a_tuned_kernel_is_pickled_whole():
+    kernel = tuned([1.0, 2.0, 3.0])
+    again = pickle.loads(pickle.dumps(kernel))
+    assert again.nargs is None
+    assert [config.kwargs for config in again.configs] == [c.kwargs for c in kernel.configs]

@@ -19,6 +19,7 @@ from typing import Any, cast
 
 from workbench import language as tl
 from workbench.source import KernelError, KernelSource, OptionError, kernel_source, parsed
+from workbench.source.undisturbed import found_lines
 
 
 class Definitions:
@@ -123,7 +124,7 @@ class Definitions:
 
     def _class(self, name: str, value: type) -> None:
         try:
-            text = textwrap.dedent(inspect.getsource(value))
+            text = textwrap.dedent("".join(found_lines(value)[0]))
         except (OSError, TypeError):
             raise no_text(name, value) from None
         for function in vars(value).values():

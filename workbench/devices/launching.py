@@ -8,11 +8,12 @@ stands here is called like it, from Python and from the native code of launchers
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from workbench.devices import cuda
 from workbench.devices.linking import Linked, link
+from workbench.interrupts import MadeOnce
 
 #: CUlaunchConfig and CUlaunchAttribute of cuda.h; the value of an attribute here is 1, an int.
 _LAUNCH = """
@@ -57,7 +58,7 @@ def address_of(attribute: int) -> int:
     return _native(address, attribute).addresses["launch"] if address else 0
 
 
-@cache
+@MadeOnce
 def _native(address: int, kind: int) -> Linked:
     from workbench.targets.llvm.toolchain import baseline, object_code
 

@@ -22,11 +22,11 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 from workbench.devices import stops
 from workbench.devices.linking import Linked, link
+from workbench.interrupts import MadeOnce, renewed_lock
 from workbench.source.given import from_environment
 
 #: Programs are handed out in chunks so that each thread takes about this many.
@@ -347,7 +347,7 @@ class Pool:
     def __init__(self, extra: int) -> None:
         self.threads = 1
         self._scratch = Scratch()
-        self._lock = threading.Lock()
+        self._lock = renewed_lock()  # reentrant: a finalizer may launch while one is held
         self._linked: Linked | None = None
         self._shown = -1
         self._records: list[Any] = _RECORDS
@@ -474,14 +474,14 @@ def pool() -> Pool:
 
 
 def _forget_pool() -> None:
-    global _pool, _POOL_LOCK
+    global _pool
     _CELL.value = 0
-    _pool, _POOL_LOCK = None, threading.Lock()
+    _pool = None
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_pool)
-_POOL_LOCK = threading.Lock()
+_POOL_LOCK = renewed_lock()
 
 
 def set_num_threads(count: int) -> None:
@@ -501,7 +501,7 @@ def set_num_threads(count: int) -> None:
 _CELL = ctypes.c_int64(0)
 
 
-@cache
+@MadeOnce
 def start_address() -> int:
     """Return where `start` lies in memory; made at its first use."""
     from workbench.targets.llvm.toolchain import baseline, object_code

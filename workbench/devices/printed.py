@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.interrupts import renewed_lock
 from workbench.ir import Module
 from workbench.ops import DevicePrint
 
@@ -169,18 +170,22 @@ def publish(table: PrintedTable) -> None:
         notebook.display(table)
 
 
+_capturing = renewed_lock()
+
+
 @contextmanager
 def captured() -> Iterator[list[str]]:
     """Collect the lines that native code writes to file descriptor 1 within the block.
 
-    A GPU's lines arrive when the device is waited for, so the block has to do that.
+    A GPU's lines arrive when the device is waited for, so the block has to do that. The descriptor
+    is the process's, so one block runs at a time: two that overlap would put back each other's.
     """
     lines: list[str] = []
-    sys.stdout.flush()
     library = ctypes.CDLL(None)
-    library.fflush(None)
-    saved = os.dup(1)
-    with tempfile.TemporaryFile() as file:
+    with _capturing, tempfile.TemporaryFile() as file:
+        sys.stdout.flush()
+        library.fflush(None)
+        saved = os.dup(1)
         os.dup2(file.fileno(), 1)
         try:
             yield lines

@@ -27,10 +27,10 @@ import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 from workbench.devices.linking import link
+from workbench.interrupts import MadeOnce
 
 #: Where the address of a launch's block stands, in bytes from its arguments.
 BLOCK_AT = -8
@@ -277,7 +277,7 @@ def _text(triple: str) -> str:
     return text.replace("FUTEX", str(futex))
 
 
-@cache
+@MadeOnce
 def _stops() -> _Stops:
     return _Stops()
 
@@ -328,7 +328,7 @@ def raise_pending() -> None:
 
 
 def _begin_again() -> None:
-    if _stops.cache_info().currsize:
+    if _stops.is_made:
         _stops().begin()
 
 

@@ -14,19 +14,25 @@ bytes from its arguments. It is to be stopped like every launch (`stops.py`).
 from __future__ import annotations
 
 import ctypes
-from functools import cache
+import sys
 from typing import Any
 
 from workbench.devices import stops
 from workbench.devices.linking import Linked, link
 from workbench.devices.pool import own_scratch, pool
+from workbench.interrupts import MadeOnce
 
 #: Where the address of a launch's crew stands, in bytes from its arguments.
 CREW_AT = stops.BLOCK_AT - 8
 #: Programs of a launch that are under way at the same time: about as many as a large GPU holds.
 MOST_TOGETHER = 1024
-#: Rounds of waiting, of all programs together, after which another thread is started.
+#: Rounds of waiting, of all programs together, after which another thread is started. One takes
+#: half a microsecond on an idle machine. On a busy one whoever yields waits for other processes,
+#: milliseconds each: a microsecond counts as a round, up to so many.
 _PATIENCE = 128
+_MOST_OF_ONE = _PATIENCE // 4
+#: The clock that is never set.
+_MONOTONIC = {"darwin": 6}.get(sys.platform, 1)
 
 _TEXT = r"""
 ; waited, function, arguments, bytes of scratch, programs, next program, threads beside the caller's
@@ -36,6 +42,8 @@ declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_detach(i64)
 declare i32 @sched_yield()
 declare i32 @usleep(i32)
+declare i32 @clock_gettime(i32, ptr)
+declare i64 @llvm.umin.i64(i64, i64)
 declare ptr @aligned_alloc(i64, i64)
 declare void @free(ptr)
 
@@ -115,11 +123,28 @@ out:
   ret void
 }
 
+define internal i64 @now() {
+  %t = alloca [2 x i64]
+  %r = call i32 @clock_gettime(i32 MONOTONIC, ptr %t)
+  %ns_at = getelementptr i64, ptr %t, i64 1
+  %s = load i64, ptr %t
+  %ns = load i64, ptr %ns_at
+  %whole = mul i64 %s, 1000000000
+  %sum = add i64 %whole, %ns
+  ret i64 %sum
+}
+
 define void @waited(ptr %c) {
 entry:
+  %from = call i64 @now()
   %y = call i32 @sched_yield()
+  %to = call i64 @now()
+  %took = sub i64 %to, %from
+  %micro = lshr i64 %took, 10
+  %most_of_one = call i64 @llvm.umin.i64(i64 %micro, i64 OF_ONE)
+  %counts = add i64 %most_of_one, 1
   %rounds_at = getelementptr %crew, ptr %c, i64 0, i32 8
-  %rounds = atomicrmw add ptr %rounds_at, i64 1 monotonic
+  %rounds = atomicrmw add ptr %rounds_at, i64 %counts monotonic
   %long = icmp sge i64 %rounds, PATIENCE
   br i1 %long, label %look, label %out
 look:
@@ -204,11 +229,12 @@ def run_together(function: int, arguments: Any, scratch: int, total: int) -> Non
         stops.raise_pending()
 
 
-@cache
+@MadeOnce
 def _code() -> tuple[Linked, Any]:
     from workbench.targets.llvm.toolchain import baseline, object_code
 
     text = _TEXT.replace("PATIENCE", str(_PATIENCE)).replace("MOST", str(MOST_TOGETHER - 1))
+    text = text.replace("OF_ONE", str(_MOST_OF_ONE)).replace("MONOTONIC", str(_MONOTONIC))
     text = text.replace("CREW_AT", str(CREW_AT))
     for word, name in (("TAKE", "take"), ("LEAVE", "leave")):
         text = text.replace(f"{word}(", f"inttoptr (i64 {stops.address(name)} to ptr)(")

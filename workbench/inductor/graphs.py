@@ -7,7 +7,6 @@ lines of a kernel stand there as comments that we add, so that a graph from torc
 from __future__ import annotations
 
 import importlib
-import linecache
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.inductor.artefacts import Artefact
+from workbench.source.undisturbed import lines_of_file
 
 _LINE = re.compile(r"# torch: (?P<file>.+):(?P<line>\d+) in (?P<where>\S+): (?P<code>.*)")
 _FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<where>\S+)')
@@ -35,7 +35,8 @@ class TorchLine:
     @property
     def is_there(self) -> bool:
         """Whether the file still has this line; a graph from a cache may be of an earlier text."""
-        return not self.code or linecache.getline(self.file, self.line).strip() == self.code
+        rows = lines_of_file(self.file)[self.line - 1 : self.line]
+        return not self.code or [row.strip() for row in rows] == [self.code]
 
     def __str__(self) -> str:
         gone = "" if self.is_there else " (the file has changed since)"
@@ -124,7 +125,7 @@ class Graph:
     @property
     def text(self) -> str:
         """The module that torch wrote."""
-        return "".join(linecache.getlines(self.file)) or _read(self.file)
+        return "".join(lines_of_file(self.file)) or _read(self.file)
 
     @property
     def kernels(self) -> tuple[GraphKernel, ...]:

@@ -19,6 +19,7 @@ from typing import Any
 from workbench.language import constexpr
 from workbench.runtime.jit import JITFunction, jit
 from workbench.source import OptionError
+from workbench.source.undisturbed import modules
 from workbench.triton.installing import as_triton
 
 #: Modules of torch that bind Triton's names when they are imported: those that compile a kernel,
@@ -246,7 +247,7 @@ def _rooms() -> list[tuple[str, types.ModuleType]]:
     """Return the modules of torch in which Triton's names may stand."""
     return [
         (name, module)
-        for name, module in list(sys.modules.items())
+        for name, module in modules().items()
         if isinstance(module, types.ModuleType)
         and name.startswith(_ROOMS)
         and not name.startswith(WRITTEN)

@@ -24,6 +24,7 @@ from workbench.inductor import workers
 from workbench.inductor.graphs import torch_lines
 from workbench.inductor.patching import Patches
 from workbench.inductor.switching import WRITTEN, needed
+from workbench.source.undisturbed import modules
 
 _ASYNC = "torch._inductor.async_compile"
 _WORDS_OF_CPU = "torch._inductor.codegen.cpu_device_op_overrides:CpuDeviceOpOverrides"
@@ -56,7 +57,7 @@ def driving(patches: Patches, graphs: Listener) -> None:
     for module in _READING:
         patches.put(f"{module}:_reload_python_module", _showing)
     stock = needed("torch._inductor.utils:get_kernel_metadata")
-    for name, module in list(sys.modules.items()):
+    for name, module in modules().items():
         if name.startswith("torch._inductor.") and vars(module).get("get_kernel_metadata") is stock:
             patches.put(f"{name}:get_kernel_metadata", _explaining)
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
+from workbench.interrupts import MadeOnce
 from workbench.launch.abi import MOST_ALIGNMENT, MOST_INPUTS, Parameter
 from workbench.launch.machine import Code
 from workbench.source import LaunchError
@@ -116,7 +116,7 @@ define i32 @words(ptr %data, ptr %inputs, ptr %destination) {{
 """
 
 
-@cache
+@MadeOnce
 def _code() -> Code:
     return Code(_TEXT)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
 from workbench.devices.stops import INTERRUPTED, raise_pending
+from workbench.interrupts import MadeOnce
 from workbench.launch.abi import MOST_ALIGNMENT
 from workbench.launch.assembly import assemble_address
 from workbench.launch.conditions import INTERPRETER, llvm_interpreter, llvm_values
@@ -32,7 +32,7 @@ from workbench.source.watched import ABSENT, Watched
 _ITEMS = tuple.__basicsize__ // 8  # words of a tuple before its items
 
 
-@cache
+@MadeOnce
 def _interpreter() -> Code:
     """Return the code that runs conditions."""
     return Code(llvm_interpreter())

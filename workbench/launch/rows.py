@@ -11,11 +11,11 @@ launch, in Python by an expression, in native code by a function that is called 
 from __future__ import annotations
 
 import ctypes
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from workbench.analysis.rows import rows_from_data
 from workbench.devices import cuda
+from workbench.interrupts import MadeOnce
 from workbench.launch.conditions import (
     INTERPRETER,
     Program,
@@ -121,7 +121,7 @@ choose:
 """
 
 
-@cache
+@MadeOnce
 def _choosing(address: int) -> Code:
     numbers = ", ".join(f"i32 %n{number}" for number in range(7))
     programs = "".join(

@@ -10,9 +10,10 @@ rows that lie backwards) the maker says so, and the kernel's twin without tensor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import partial
 
 from workbench.devices import cuda
+from workbench.interrupts import MadeOnce
 from workbench.launch.assembly import register_maker
 from workbench.launch.conditions import COMPUTER, Builder, Program, encoded, llvm_interpreter
 from workbench.launch.machine import Code
@@ -207,7 +208,7 @@ refused:
 """
 
 
-@cache
+@MadeOnce
 def _code(encoder: int, *, walked: bool) -> Code:
     return Code(maker_text(encoder, walked=walked))
 

@@ -20,7 +20,7 @@ from typing import Any
 import workbench
 from workbench.magics.body import execute
 from workbench.magics.loading import code_cells, without_magics
-from workbench.source import OptionError
+from workbench.source import OptionError, undisturbed
 
 #: How long one notebook may take.
 SECONDS = 300.0
@@ -99,7 +99,7 @@ def _environment() -> dict[str, str]:
     """Return the environment of a notebook's process: it finds this very package, from anywhere."""
     here = str(Path(workbench.__file__).resolve().parents[1])
     paths = [here, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    return {**undisturbed.environment(), "PYTHONPATH": os.pathsep.join(paths)}
 
 
 # -- in the process of one notebook -----------------------------------------------------------

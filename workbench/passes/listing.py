@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import linecache
 from collections.abc import Iterator, Sequence
 from typing import cast
 
 from workbench.source import KernelSource, Span, shown, source_rows
 from workbench.source.captures import captures
+from workbench.source.undisturbed import lines_of_file
 from workbench.trace import Rendered
 
 #: More lines than this between a kernel and a helper are not shown just to have both in one text.
@@ -31,7 +31,7 @@ def shown_source(source: KernelSource) -> tuple[str, str, int]:
             low, high = _extent(helper)
             if max(last, high) - min(first, low) < MOST_LINES:
                 first, last = min(first, low), max(last, high)
-    lines = linecache.getlines(source.file)[first - 1 : last]
+    lines = lines_of_file(source.file)[first - 1 : last]
     own = source_rows(source.text)
     start = source.first_line - first
     stands = [line.strip() for line in lines[start : start + len(own)]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -105,8 +104,7 @@ class Trial:
             uninitialised=[name for name in unwritten if name in names],
         )  # fmt: skip
         machine.most_rounds = limit_of("interpreted")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)
+        with np.errstate(all="ignore"):
             try:
                 machine.run_all()
             finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any
@@ -57,8 +56,7 @@ def who_stores(
     bench.reset()
     machine = Machine(module, grid, bench.values(module))
     machine.listener = heard
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
+    with np.errstate(all="ignore"):
         for number in outwards(prod(grid), share):
             program = coordinates(number, grid)
             try:

@@ -6,7 +6,6 @@ read. So a change that helps is tried once more in the interpreter before anybod
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -65,8 +64,7 @@ class Replay:
             results = done if isinstance(done, tuple) else (done,)
         new: dict[tuple[int, int], Array] = {}
         outputs = {name: array.copy() for name, array in self.outputs.items()}
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore", RuntimeWarning)
+        with np.errstate(all="ignore"):
             for event in self.run.events:
                 self._step(event, op, builder.ops, results, new, outputs)
         return outputs

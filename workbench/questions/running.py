@@ -8,7 +8,6 @@ the round before yielded.
 from __future__ import annotations
 
 import time
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -151,8 +150,7 @@ class Bench:
         self.reset()
         began = time.monotonic()
         found = Run(module, program)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)
+        with np.errstate(all="ignore"):
             try:
                 machine = Machine(module, grid, self.values(module))
                 if keep:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -154,8 +153,7 @@ def tried(bench: Bench, module: Module, grid: Sequence[int]) -> Trial:
                 return
             yield program
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
+    with np.errstate(all="ignore"):
         try:
             machine = Machine(module, grid, bench.values(module))
             machine.listener = watch.heard

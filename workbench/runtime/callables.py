@@ -96,12 +96,13 @@ class JITCallable:
     @property
     def captures(self) -> Captures:
         """What the function reaches outside itself, as of now."""
-        if self._captures is None or not self._captures.unchanged():
-            if self._captures is not None:
+        found = self._captures  # another thread may have them forgotten
+        if found is None or not found.unchanged():
+            if found is not None:
                 self.captures_changed()
             self.hash = None
-            self._captures = captures(self.text_source)
-        return self._captures
+            found = self._captures = captures(self.text_source)
+        return found
 
     def captures_changed(self) -> None:
         """Called when a name that the function captures has come to mean something else."""
@@ -109,11 +110,11 @@ class JITCallable:
     @property
     def cache_key(self) -> str:
         """A hash over the function, its place, what it calls, and the values that it captures."""
-        found = self.captures
-        if self.hash is None:
+        found, known = self.captures, self.hash
+        if known is None:
             place = str(self.starting_line_number)
-            self.hash = sha256(f"{place}\n{_reached(found)}".encode()).hexdigest()
-        return self.hash
+            known = self.hash = sha256(f"{place}\n{_reached(found)}".encode()).hexdigest()
+        return known
 
     @property
     def text_key(self) -> str:

@@ -62,13 +62,13 @@ def _alone() -> Iterator[None]:
         yield
         return
     with _lock:
-        mine = object()
+        mine, before = object(), _holder  # a finalizer or a handler of signals may compile, too
         token = _for_whom.set(mine)
         try:
             _holder = mine
             yield
         finally:
-            _holder = None
+            _holder = before
             _for_whom.reset(token)
 
 

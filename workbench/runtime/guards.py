@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from workbench.interpreter import Storage
+from workbench.interrupts import renewed_lock
 from workbench.source import OptionError
 from workbench.source.given import instance
 
@@ -38,7 +39,9 @@ _by_hand = False
 _before: ContextVar[dict[int, tuple[bytes, object]] | None] = ContextVar(
     "what was there before", default=None
 )
-_tries = 0
+#: One entry for each block of `trying`, of whichever thread.
+_tries: list[object] = []
+_lock = renewed_lock()
 
 
 def settle() -> bool | None:
@@ -46,8 +49,9 @@ def settle() -> bool | None:
 
     None where the environment says what means nothing: such launches ask `is_on`, which raises.
     """
-    found = _decided()
-    STATE["on"] = None if _tries else found
+    with _lock:  # lest a thread that has decided earlier say it later
+        found = _decided()
+        STATE["on"] = None if _tries else found
     return found
 
 
@@ -62,7 +66,7 @@ def is_on(said: bool | None = None) -> bool:
     found = settle()
     if found is None:
         raise OptionError(
-            f"{VARIABLE} is {os.environ[VARIABLE]!r}, which is neither on nor off",
+            f"{VARIABLE} is {os.environ.get(VARIABLE)!r}, which is neither on nor off",
             hint="set it to 1 or 0, or unset it: launches on the CPU are then checked in IPython "
             "and after as_triton()",
             code="K137",
@@ -83,28 +87,27 @@ def guarding(on: bool | None) -> Iterator[None]:
     if on is None:
         yield
         return
-    mine = object()
-    _said.append((mine, on))
+    mine = object(), on
+    _said.append(mine)
     settle()
     try:
         yield
     finally:
-        _said[:] = [said for said in _said if said[0] is not mine]
+        _said.remove(mine)
         settle()
 
 
 @contextmanager
 def trying() -> Iterator[None]:
     """Have launches inside guarded, and put back at the end what they wrote in their arguments."""
-    global _tries
     kept: dict[int, tuple[bytes, object]] = {}
     outer = _before.set(kept)
-    _tries += 1
+    _tries.append(kept)
     try:
         with guarding(True):
             yield
     finally:
-        _tries -= 1
+        _tries.pop()  # whose does not matter
         _before.reset(outer)
         settle()
         for address, (held, _) in kept.items():
@@ -145,8 +148,8 @@ def timing(calls: Iterable[Callable[[], object]]) -> Iterator[bool]:
 
 
 def _decided() -> bool | None:
-    if _said:
-        return _said[-1][1]
+    for _, on in _said[-1:]:  # one step: another thread may be the last to leave
+        return on
     text = os.environ.get(VARIABLE, "").strip().lower()
     if text:
         return _WORDS.get(text)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from workbench.interrupts import renewed_lock
 from workbench.launch.grids import Grid
 
 
@@ -37,15 +38,21 @@ watchers: list[Any] = []
 _Observer = Callable[[LaunchRecord], object]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Watch:
-    """What one block of `observing` wants to hear."""
+    """What one block of `observing` wants to hear; `hidden` by so many blocks of `unobserved`.
+
+    It is among the watchers while it is not hidden.
+    """
 
     after: _Observer
     before: _Observer | None
+    hidden: int = 0
 
 
 _observers: list[_Watch] = []
+#: Held while they change: blocks of several threads overlap as they like.
+_lock = renewed_lock()
 
 
 @contextmanager
@@ -55,40 +62,52 @@ def observing(observer: _Observer, before: _Observer | None = None) -> Iterator[
     `before` is called when everything but the run is done, so that it may copy what is overwritten.
     """
     watch = _Watch(observer, before)
-    _observers.append(watch)
-    watchers.append(watch)
+    with _lock:
+        _observers.append(watch)
+        watchers.append(watch)
     try:
         yield
     finally:
-        _observers.remove(watch)
-        watchers.remove(watch)
+        with _lock:
+            _observers.remove(watch)
+            if not watch.hidden:
+                watchers.remove(watch)
 
 
 def tell_before(record: LaunchRecord) -> None:
     """Call all observers that want to hear of a launch before it runs."""
     for watch in _observers.copy():  # one may end while it is told
-        if watch.before is not None:
+        if watch.before is not None and not watch.hidden:
             watch.before(record)
 
 
 def tell_observers(record: LaunchRecord) -> None:
     """Call all observers."""
     for watch in _observers.copy():  # one may end while it is told
-        watch.after(record)
+        if not watch.hidden:
+            watch.after(record)
 
 
 @contextmanager
 def unobserved() -> Iterator[None]:
-    """Have no observer called within the block: trials of a search are nobody's launches."""
-    hidden = list(_observers)
-    for observer in hidden:
-        _observers.remove(observer)
-        watchers.remove(observer)
+    """Have no observer called within the block: trials of a search are nobody's launches.
+
+    Those that begin to observe within it are called.
+    """
+    with _lock:
+        hidden = list(_observers)
+        for watch in hidden:
+            if not watch.hidden:
+                watchers.remove(watch)
+            watch.hidden += 1
     try:
         yield
     finally:
-        _observers.extend(hidden)
-        watchers.extend(hidden)
+        with _lock:
+            for watch in hidden:
+                watch.hidden -= 1
+                if not watch.hidden and watch in _observers:
+                    watchers.append(watch)
 
 
 class _Suppressed:

@@ -326,9 +326,11 @@ class JITFunction(JITCallable, KernelInterface[T]):
         if self._repr is None:
             return self.kernel_source
         name = "".join(c if c.isalnum() else "_" for c in self._repr(signature.proxy()))
-        if name not in self._named:
-            self._named[name] = replace(self.kernel_source, name=name or self.__name__)
-        return self._named[name]
+        found = self._named.get(name)
+        if found is None:
+            made = replace(self.kernel_source, name=name or self.__name__)
+            found = self._named.setdefault(name, made)
+        return found
 
     def _call(self, grid: Any, /, *args: Any, **given: Any) -> Any:
         """Launch with care and nothing else: every launch that is watched comes here."""

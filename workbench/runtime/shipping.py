@@ -20,7 +20,7 @@ from typing import Any
 from workbench.language.versions import redirected
 from workbench.runtime.callables import ConstexprFunction
 from workbench.runtime.jit import JITFunction
-from workbench.source import KernelSource
+from workbench.source import KernelSource, undisturbed
 from workbench.source.mentioned import names_of
 
 
@@ -50,7 +50,7 @@ _AS_TRITON = "WORKBENCH_AS_TRITON"
 def environment() -> dict[str, str]:
     """Return the environment of a process that imports what this one has imported."""
     paths = [path for path in sys.path if path] or [os.getcwd()]  # noqa: PTH109
-    found = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    found = {**undisturbed.environment(), "PYTHONPATH": os.pathsep.join(paths)}
     found.pop(_AS_TRITON, None)
     version = redirected()
     return found if version is None else {**found, _AS_TRITON: version}

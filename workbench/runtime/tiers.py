@@ -63,6 +63,7 @@ class Tier:
 
 
 _opened: dict[tuple[Any, ...], Tier | None] = {}
+_UNKNOWN: Any = object()
 _lock = renewed_lock()
 _warned: set[str] = set()
 
@@ -106,13 +107,15 @@ def forget(tier: Tier | None = None) -> None:
 
 
 def _known(words: tuple[Any, ...], open_it: Any) -> Tier | None:
-    if words not in _opened:
+    found = _opened.get(words, _UNKNOWN)
+    if found is _UNKNOWN:
         with _lock:
-            if words not in _opened:
+            found = _opened.get(words, _UNKNOWN)
+            if found is _UNKNOWN:
                 while len(_opened) >= _MOST_OPEN:
                     del _opened[next(iter(_opened))]
-                _opened[words] = open_it()
-    return _opened.get(words)
+                found = _opened[words] = open_it()
+    return found
 
 
 def _open_own(place: Path) -> Tier | None:

@@ -31,10 +31,16 @@ _BYTES_PER_CALL = 4096
 _PATIENCE = 2.0
 
 _here = threading.local()
+#: Held while the size of stacks is another. Not where a thread begins: a finalizer or a handler of
+#: signals that compiles, called while it is held, waits for a thread of its own.
+_starting = renewed_lock()
+#: Held by threads that need more calls, while they say so.
 _lock = renewed_lock()
 #: The threads that need more calls. Adding one twice does nothing: an interrupt may cut it in two.
 _running: set[int] = set()
-_usual = 0
+#: Python's limit before we raised it, and what we raised it to: who sets another one meanwhile
+#: keeps it.
+_usual = _raised = 0
 
 
 def deep(function: Callable[P, R]) -> Callable[P, R]:
@@ -128,7 +134,7 @@ def _await(over: Any) -> None:
 
 def _started(run: Callable[[int], None]) -> threading.Thread | None:
     """Start a thread with the largest stack that there is room for; None where there is none."""
-    with _lock:
+    with _starting:
         for stack in _STACKS:
             before = threading.stack_size(stack)
             try:
@@ -145,20 +151,27 @@ def _started(run: Callable[[int], None]) -> threading.Thread | None:
 
 def _more_calls(calls: int) -> None:
     """Raise Python's limit, which is one for all threads, as long as somebody needs it."""
-    global _usual
+    global _usual, _raised
     with _lock:
-        if not _running:
-            _usual = sys.getrecursionlimit()
+        now = sys.getrecursionlimit()
+        if not _running or now != _raised:
+            _usual = _raised = now
         _running.add(threading.get_ident())
-        if sys.getrecursionlimit() < calls:
+        if now < calls:
+            _raised = calls
             sys.setrecursionlimit(calls)
 
 
 def _fewer_calls() -> None:
     with _lock:
         if _running == {threading.get_ident()}:
-            sys.setrecursionlimit(_usual)
+            _put_back()
         _running.discard(threading.get_ident())
+
+
+def _put_back() -> None:
+    if sys.getrecursionlimit() == _raised:
+        sys.setrecursionlimit(_usual)
 
 
 def _forked() -> None:
@@ -166,7 +179,7 @@ def _forked() -> None:
     if _running:
         _running.intersection_update({threading.get_ident()})
         if not _running:
-            sys.setrecursionlimit(_usual)
+            _put_back()
 
 
 if hasattr(os, "register_at_fork"):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from hashlib import sha256
 from typing import Any, cast
 
+from workbench.source.undisturbed import environment
 from workbench.source.watched import Watched
 
 #: Attributes by which it is read.
@@ -34,23 +35,25 @@ def watch_environment(
     """
     held = _held()
     if held is None:  # kept in another way by this Python
-        return [(name, _digest(os.environ[name])) for name in sorted(os.environ) if name in texts]
-    begins = tuple(text for text in texts if text.endswith("_"))
-    here = [n for n in sorted(os.environ) if everything or n in texts or n.startswith(begins)]
-    encode = cast("Any", os.environ).encodekey
+        now = environment()
+        return [(name, _digest(now[name])) for name in sorted(now) if name in texts]
+    kept = cast("Any", os.environ)
+    encode = kept.encodekey
+    begins = tuple(encode(text) for text in texts if text.endswith("_"))
+    known = {encode(text) for text in texts}
+    now = held.copy()  # other threads set and unset variables
+    here = sorted(n for n in now if everything or n in known or n.startswith(begins))
     for name in here:
-        watched.entry(held, held, encode(name), held[encode(name)])
-    missing = [encode(text) for text in texts if text not in os.environ]
-    watched.absent(held, held, missing)
+        watched.entry(held, held, name, now[name])
+    watched.absent(held, held, known.difference(now))
     if everything or begins:
-        first: tuple[Any, ...] = tuple(map(encode, begins))
 
-        def count() -> int:
-            return sum(everything or name.startswith(first) for name in held)
+        def count(names: Iterable[Any]) -> int:
+            return sum(everything or name.startswith(begins) for name in names)
 
-        before = count()
-        watched.check((id(held), first, everything, before), lambda: count() == before)
-    return [(name, _digest(os.environ[name])) for name in here]
+        before = count(now)
+        watched.check((id(held), begins, everything, before), lambda: count(tuple(held)) == before)
+    return [(kept.decodekey(name), _digest(kept.decodevalue(now[name]))) for name in here]
 
 
 def _held() -> dict[Any, Any] | None:

@@ -18,6 +18,7 @@ from workbench.source.errors import CompileError, UnsupportedSyntaxError
 from workbench.source.parameters import Parameter, parameters_of
 from workbench.source.spans import Source, Span, source_rows
 from workbench.source.syntax import parsed
+from workbench.source.undisturbed import found_lines, found_source
 
 
 @dataclass(eq=False)
@@ -141,9 +142,9 @@ def source_lines(function: Callable[..., Any]) -> tuple[list[str], int]:
         OSError, TypeError: there is no text.
     """
     inner = inspect.unwrap(function)
-    lines, start = inspect.findsource(inner)
+    lines, start = found_source(inner)
     block = _block_by_indentation(lines[start:])
-    return (block, start + 1) if block is not None else inspect.getsourcelines(inner)
+    return (block, start + 1) if block is not None else found_lines(inner)
 
 
 def _block_by_indentation(lines: Sequence[str]) -> list[str] | None:

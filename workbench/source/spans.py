@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import linecache
 import re
 from dataclasses import dataclass
 
 from workbench.source.files import shown_file
+from workbench.source.undisturbed import lines_of_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,4 +59,5 @@ def source_rows(text: str, *, ends: bool = False) -> list[str]:
 
 def line_of(span: Span) -> str:
     """Return the text of the span's first line; linecache knows notebook cells too."""
-    return linecache.getline(span.file, span.line).rstrip("\n")
+    rows = lines_of_file(span.file)
+    return rows[span.line - 1].rstrip("\n") if 1 <= span.line <= len(rows) else ""

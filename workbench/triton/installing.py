@@ -29,6 +29,7 @@ from workbench.language.former import FORMER_MODULES
 from workbench.runtime import guards
 from workbench.source import OptionError
 from workbench.source.given import instance
+from workbench.source.undisturbed import modules
 
 _OWN = "workbench.triton"
 
@@ -215,7 +216,7 @@ def as_triton(
             hint="without it, CUDA means the GPU",
             code="K136",
         )
-    real = [name for name, module in sorted(sys.modules.items()) if _is_real(name, module)]
+    real = [name for name, module in sorted(modules().items()) if _is_real(name, module)]
     if real and not force:
         users = _users()
         shown = ", ".join(real[:4]) + (", …" if len(real) > 4 else "")
@@ -273,7 +274,7 @@ def _is_real(name: str, module: ModuleType | None) -> bool:
 def _users() -> list[str]:
     """Return the modules in which a name stands for the real Triton."""
     found = []
-    for name, module in sorted(sys.modules.items()):
+    for name, module in sorted(modules().items()):
         if name.partition(".")[0] in ("triton", "workbench") or module is None:
             continue
         # By type(): asking some modules' attributes for their class makes them warn.

@@ -13,6 +13,7 @@ from __future__ import annotations
 import inspect
 import math
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,7 @@ from functools import partial
 from typing import Any
 
 from workbench.devices import arrays
+from workbench.interrupts import renewed_lock
 from workbench.launch.options import SHORT_FORMS, option_elsewhere
 from workbench.runtime import hooks, knobs
 from workbench.runtime.jit import InterpretedFunction, Plan
@@ -57,6 +59,22 @@ class AutotunerError(KernelError):
     code = "K130"
 
 
+class _Launches(threading.local):
+    """What the launch in hand keeps, by thread, and the lock that all threads search under."""
+
+    def __init__(self, searching: Any) -> None:
+        self.searching = searching
+        self.nargs: dict[str, Any] | None = None
+        self.copies: dict[str, Any] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _no_launches, ()  # a kernel is pickled with what its wrappers hold
+
+
+def _no_launches() -> _Launches:
+    return _Launches(renewed_lock())
+
+
 class Autotuner(Wrapper):
     """A kernel that measures its configurations at the first launch with a new key.
 
@@ -69,7 +87,8 @@ class Autotuner(Wrapper):
             infinite where one failed.
         reasons: why those failed, in one line each.
         bench_time: seconds that the latest search took.
-        nargs: positional arguments by name, during a launch.
+        nargs: positional arguments by name, during a launch of this thread.
+        restore_copies: what a trial of this thread is to put back, by name.
     """
 
     def __init__(
@@ -90,6 +109,7 @@ class Autotuner(Wrapper):
         cache_results: bool | None = None,
     ) -> None:
         super().__init__(fn, arg_names)
+        self._launches = _no_launches()
         what, hint = "configs is a list of Config", 'e.g. [triton.Config({"BLOCK": 128})]'
         self.configs = several(() if configs is None else configs, what, hint, Config) or [
             Config({})
@@ -104,7 +124,6 @@ class Autotuner(Wrapper):
         self.user_defined_post_hook = post_hook is not None
         self.pre_hook = hook("pre_hook", pre_hook) or self._prepare_arrays
         self.post_hook = hook("post_hook", post_hook) or self._restore_arrays
-        self.restore_copies: dict[str, Any] = {}
         prune = pruning(prune_configs_by)
         self.perf_model = prune.get("perf_model")
         self.configs_top_k = prune.get("top_k", 1.0)
@@ -117,7 +136,6 @@ class Autotuner(Wrapper):
         self.configs_timings: dict[Config, Any] = {}
         self.reasons: dict[Config, str] = {}
         self.bench_time = 0.0
-        self.nargs: dict[str, Any] | None = None
         self._do_bench = hook("do_bench", do_bench)
         self._options: dict[Config, dict[str, Any]] = {}
 
@@ -130,6 +148,24 @@ class Autotuner(Wrapper):
 
         return partial(do_bench, warmup=self.num_warmups or 25, rep=self.num_reps or 100)
 
+    @property
+    def nargs(self) -> dict[str, Any] | None:
+        """Positional arguments by name, during a launch of this thread."""
+        return self._launches.nargs
+
+    @nargs.setter
+    def nargs(self, given: dict[str, Any] | None) -> None:
+        self._launches.nargs = given
+
+    @property
+    def restore_copies(self) -> dict[str, Any]:
+        """What a trial of this thread is to put back, by name."""
+        return self._launches.copies
+
+    @restore_copies.setter
+    def restore_copies(self, copies: dict[str, Any]) -> None:
+        self._launches.copies = copies
+
     # -- launching ------------------------------------------------------------------------
     def run(self, *args: Any, **given: Any) -> Any:
         """Launch with the best configuration for the key; with `warmup` compile all of them."""
@@ -138,11 +174,11 @@ class Autotuner(Wrapper):
         if given.pop("warmup", False):
             return self.warmup(*args, **given)
         self.check_grid(given)
-        self.nargs = dict(zip(self.arg_names, args, strict=False))
+        named = self.nargs = dict(zip(self.arg_names, args, strict=False))
         try:
             config = self._choose(args, given)
             self.best_config = config
-            prepare(config, {**self.nargs, **given, **config.all_kwargs()})
+            prepare(config, {**named, **given, **config.all_kwargs()})
             return self.fn.run(*args, **given, **self._launch_options(config))
         finally:
             self.nargs = None
@@ -171,8 +207,11 @@ class Autotuner(Wrapper):
         key = self._key(given)
         config = self.cache.get(key)
         if config is None:
-            self._find(key, args, given)
-            config = self.cache[key]
+            with self._launches.searching:  # two searches at a time would measure each other
+                config = self.cache.get(key)
+                if config is None:
+                    self._find(key, args, given)
+                    config = self.cache[key]
         return config
 
     def _is_interpreted(self, given: Mapping[str, Any]) -> bool:

@@ -14,7 +14,9 @@ import pytest
 
 import workbench
 from tests.language.harness import from_text
+from workbench.devices import together
 from workbench.devices.together import MOST_TOGETHER
+from workbench.interrupts import MadeOnce
 from workbench.launch.fastpath import NATIVE_AFTER
 
 POLLS = {
@@ -98,6 +100,30 @@ def test_programs_wait_for_those_that_nobody_has_begun(name: str, guard: bool):
         assert np.array_equal(out, (np.arange(n) + 1) % n * ((np.arange(n) + 1) % n))
 
 
+def test_who_yields_to_other_processes_has_waited_long(monkeypatch: pytest.MonkeyPatch):
+    """On a busy machine each yield takes milliseconds: there are not to be a hundred per thread."""
+    yields = ctypes.c_int64(0)
+    slow = f"""
+    define i32 @slowly() {{
+      %old = atomicrmw add ptr inttoptr (i64 {ctypes.addressof(yields)} to ptr), i64 1 monotonic
+      %r = call i32 @usleep(i32 2000)
+      ret i32 0
+    }}
+    """
+    text = together._TEXT.replace("call i32 @sched_yield()", "call i32 @slowly()") + slow
+    monkeypatch.setattr(together, "_TEXT", text)
+    monkeypatch.setattr(together, "_code", MadeOnce(together._code.__wrapped__))
+    body = textwrap.indent(textwrap.dedent(MEETINGS["a barrier of the grid"]), " " * 4)
+    kernel = workbench.jit(
+        from_text(f"def kernel(flag_ptr, x_ptr, out_ptr, n):\n    p = tl.program_id(0)\n{body}")
+    )
+    n = 60
+    flag, x, out = np.zeros(1, np.int32), np.zeros(n, np.int32), np.zeros(n, np.int32)
+    kernel[(n,)](flag, x, out, n)
+    assert np.array_equal(out, (np.arange(n) + 1) % n * ((np.arange(n) + 1) % n))
+    assert 0 < yields.value < n * 60
+
+
 def test_later_launches_wait_too():
     """What native launchers take over from others they leave to them."""
     body = textwrap.indent(textwrap.dedent(MEETINGS["a barrier of the grid"]), " " * 4)
@@ -137,14 +163,25 @@ def test_programs_that_wait_for_ever_are_stopped():
         while not stopped.wait(1.0):
             os.kill(os.getpid(), signal.SIGINT)
 
-    presses = threading.Thread(target=stop)
+    def hears(number: int, frame: object) -> None:
+        if not stopped.is_set():  # one that was on its way ends nothing else
+            raise KeyboardInterrupt
+
+    def launch() -> None:
+        try:
+            kernel[(50,)](flag, out)
+        finally:
+            stopped.set()
+
+    before = signal.signal(signal.SIGINT, hears)
+    presses = threading.Thread(target=stop, daemon=True)
     presses.start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            kernel[(50,)](flag, out)
-    finally:
-        stopped.set()
+            launch()
         presses.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert out.all()
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 
-from workbench.source import ToolError
+from workbench.source import ToolError, undisturbed
 
 WHEELS = {"ptxas": "nvidia-cuda-nvcc", "nvdisasm": "nvidia-cuda-nvdisasm"}
 
@@ -125,8 +125,8 @@ def assemble(ptx: str, chip: str, maxnreg: int | None = None) -> Assembled:
     path = find("ptxas")
     if path is None:
         raise ToolError(missing("ptxas"), code="K411")
-    with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
-        source, target = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
+    with _folder_for("ptxas", "K410") as folder:
+        source, target = folder / "kernel.ptx", folder / "kernel.cubin"
         source.write_text(ptx)
         command = [path, "-v", "-lineinfo", f"-arch={chip}", str(source), "-o", str(target)]
         if maxnreg:
@@ -135,6 +135,20 @@ def assemble(ptx: str, chip: str, maxnreg: int | None = None) -> Assembled:
         if done.returncode:
             raise PtxError(done.stderr)
         return _assembled(target.read_bytes(), done.stderr)
+
+
+@contextmanager
+def _folder_for(tool: str, code: str) -> Generator[Path]:
+    """Make a folder for what a tool reads and writes; raises ToolError where the system refuses."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
+            yield Path(folder)
+    except OSError as error:
+        raise ToolError(
+            f"{tool} cannot be used: {error}", code=code,
+            hint="it needs room in the folder for temporary files (TMPDIR), a process, and a few "
+            "open files (ulimit -n)",
+        ) from error  # fmt: skip
 
 
 #: How glibc gives ptxas memory: from large pages, many at a time, and none back. It takes 50 MB in
@@ -149,7 +163,8 @@ _MEMORY = (
 def environment() -> dict[str, str]:
     """Return the environment for ptxas; what the user says of glibc comes last, so it holds."""
     given = os.environ.get("GLIBC_TUNABLES")
-    return {**os.environ, "GLIBC_TUNABLES": ":".join((*_MEMORY, *([given] if given else [])))}
+    words = ":".join((*_MEMORY, *([given] if given else [])))
+    return {**undisturbed.environment(), "GLIBC_TUNABLES": words}
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
@@ -216,8 +231,8 @@ def _nvdisasm(cubin: bytes, *options: str) -> str:
 
 @lru_cache(maxsize=32)
 def _said(path: str, cubin: bytes, options: tuple[str, ...]) -> str:
-    with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
-        source = Path(folder) / "kernel.cubin"
+    with _folder_for("nvdisasm", "K412") as folder:
+        source = folder / "kernel.cubin"
         source.write_bytes(cubin)
         done = subprocess.run(
             [path, *options, str(source)], capture_output=True, text=True, check=False
