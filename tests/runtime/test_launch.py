@@ -236,6 +236,23 @@ def test_indices_that_need_more_than_32_bits_take_the_exact_twin():
     assert not out.any()
 
 
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_what_was_compiled_without_a_launch_does_not_choose_for_launches(forgotten):
+    """Its indices have 64 bits, as nothing is known of any launch; this one's fit 32."""
+    shown = wb.compile(offset_fill.fn, "*fp32:16 i32 i32", {"BLOCK": 4}, target="cpu")
+    assert not shown.launch.narrow_index
+    if forgotten:  # but on disk
+        assert shown.code
+        compiling.forget()
+    kernel = wb.jit(offset_fill.fn)
+    out = torch.zeros(4)
+    narrow = kernel[(1,)](out, 5, 4, BLOCK=4)
+    assert narrow.signature.arguments == shown.signature.arguments
+    assert narrow.launch.narrow_index
+    assert kernel[(1,)](out, 2**30, 4, BLOCK=4) is not narrow  # which takes 64 bits
+    assert not out.any()
+
+
 def test_observers_see_launches_of_all_launchers():
     from workbench.runtime.jit import observing
 

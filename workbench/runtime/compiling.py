@@ -198,7 +198,8 @@ def known(
             if (
                 found is not None
                 and not found.deferred
-                and narrow == (found.index_program is not None and bool(fits(found.index_program)))
+                and found.index_program is not None
+                and narrow == bool(fits(found.index_program))
             ):
                 return found
     return None
@@ -300,8 +301,11 @@ def _find(
         found = _look_up(source, _with_width(signature, narrow), target, parts)
         if found is not None and found.deferred:
             return _compile(source, signature, target, parts, fits, found.begun)
+        if found is not None and found.index_program is None:
+            # Nobody had a launch in mind who compiled it: what fits was not asked.
+            return _compile(source, signature, target, parts, fits)
         if found is not None:
-            wanted = found.index_program is not None and bool(fits(found.index_program))
+            wanted = bool(fits(found.index_program))
             if wanted == narrow:
                 return found
             other = _with_width(signature, wanted)
