@@ -201,6 +201,73 @@ def test_tf32_is_rounded():
         assert [hex(v & 0xFFFFFFFF) for v in got.tolist()] == [hex(v) for v in want], word
 
 
+@pytest.mark.parametrize(
+    ("asm", "bits", "want"),
+    [
+        ("cvt.rn.relu.tf32.f32 $0, $1;", [0xBF804000, 0x3F801001], [0, 0x3F802000]),
+        ("cvt.rz.tf32.f32 $0, $1;", [0x3F801FFF, 0xBF803FFF], [0x3F800000, 0xBF802000]),
+        ("cvt.rna.satfinite.tf32.f32 $0, $1;", [0x7F800000, 0xFF7FFFFF], [0x7F7FE000, 0xFF7FE000]),
+        ("{ .reg .b16 h; cvt.rn.satfinite.f16.f32 h, $1; cvt.u32.u16 $0, h; }",
+         [0x49742400, 0xFF800000, 0x3F800000], [0x7BFF, 0xFBFF, 0x3C00]),
+        ("{ .reg .b16 h; cvt.rn.satfinite.e4m3x2.f16x2 h, $1; cvt.u32.u16 $0, h; }",
+         [0x3C00C000, 0x7BFFBC00], [0x38C0, 0x7EB8]),
+        ("{ .reg .b16 h; cvt.rn.satfinite.relu.e5m2x2.f16x2 h, $1; cvt.u32.u16 $0, h; }",
+         [0x3C00C000], [0x3C00]),
+        ("{ .reg .b16 h; cvt.u16.u32 h, $1; cvt.rn.relu.f16x2.e4m3x2 $0, h; }",
+         [0xB838], [0x00003C00]),
+    ],
+)  # fmt: skip
+def test_conversions_stop_where_their_names_say(asm, bits, want):
+    if default_target().startswith("sm_"):
+        pytest.skip("not every chip has each")
+    x = np.array(bits, np.uint32).view(np.int32)
+    x = np.resize(x, 4)
+    got = _run(asm, "=r,r", x, dtype="int32", out=np.int32, n=4)
+    assert [hex(v & 0xFFFFFFFF) for v in got[: len(want)].tolist()] == [hex(v) for v in want]
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_fields_of_64_bits(signed):
+    kernel = from_text(f"""
+        def kernel(out, x, y, z):
+            i = tl.arange(0, 32)
+            a, b, c = tl.load(x + i), tl.load(y + i), tl.load(z + i)
+            tl.store(out + i, tl.inline_asm_elementwise(
+                "bfe.{"s" if signed else "u"}64 $0, $1, $2, $3;", "=l,l,r,r", [a, b, c], tl.int64,
+                True, 1))
+    """)
+    a = RANDOM.integers(-(2**63), 2**63, 32)
+    b, c = (RANDOM.choice([0, 1, 9, 63, 64, 65, 255], 32).astype(np.int32) for _ in "bc")
+    want: list[int] = []
+    for value, start, length in zip(a.tolist(), b.tolist(), c.tolist(), strict=True):
+        value = (value if signed else value & (1 << 64) - 1) >> start
+        field = value & (1 << length) - 1 if length < 64 else value
+        negative = signed and 0 < length < 64 and field >> (length - 1) & 1
+        want.append(field - (1 << length) if negative else field)
+    got = result(kernel, np.int64, 32, x=a, y=b, z=c)
+    assert [v & (1 << 64) - 1 for v in got.tolist()] == [v & (1 << 64) - 1 for v in want]
+
+
+@pytest.mark.parametrize("way", ["setp.lt.xor.s32 p|q, $1, $2, p;", "@p setp.lt.s32 p|q, $1, $2;"])
+def test_a_predicate_is_read_before_any_is_written(way):
+    asm = f"""{{
+        .reg .pred p, q;
+        setp.gt.s32 p, $1, 0;
+        setp.gt.s32 q, $1, 100;
+        {way}
+        selp.b32 $0, 1, 0, p;
+        @q add.s32 $0, $0, 2;
+    }}"""
+    a, b = np.array([1, 1, -1, -1], np.int32), np.array([0, 2, 0, -2], np.int32)
+    got = _run(asm, "=r,r,r", a, b, dtype="int32", out=np.int32, args="a, b", n=4)
+    less, above = a < b, a > 0
+    if "xor" in way:
+        want = (less ^ above) + 2 * (~less ^ above)
+    else:
+        want = np.where(above, less + 2 * ~less, 0)
+    assert got.tolist() == want.tolist()
+
+
 def test_results_that_are_written_early_and_operands_that_are_results():
     """`=&r` keeps a result from an operand's register, `0` is the register of result 0."""
     kernel = from_text("""
@@ -220,7 +287,8 @@ def test_results_that_are_written_early_and_operands_that_are_results():
 
 @pytest.mark.parametrize(
     "asm",
-    ["add.rz.f32 $0, $1, $2;", "min.s16x2 $0, $1, $2;", "prmt.b32.f4e $0, $1, $2, 3;",
+    ["add.rz.f32 $0, $1, $2;", "cvt.rz.f32.s32 $0, $1;", "min.s16x2 $0, $1, $2;",
+     "prmt.b32.f4e $0, $1, $2, 3;",
      "fma.rn.oob.relu.f16 $0, $1, $2, $2;", "min.xorsign.abs.f32 $0, $1, $2;"],
 )  # fmt: skip
 def test_what_a_name_says_is_never_left_out(asm):
@@ -323,7 +391,8 @@ def test_the_constraints_fit_the_operands():
         recorder = Recorder()
         return pipeline.build(tile_passes(module, recorder), "sm_90a", recorder)
 
-    assert "neg.f32" in built("=f,f").texts["ptx"]().text
+    for order in ("=f,f", "f,=f", "=f,~{memory},f"):
+        assert "neg.f32" in built(order).texts["ptx"]().text, order
     with pytest.raises(TargetError, match="1 results and 2 operands in the constraints, 1 and 1"):
         built("=f,f,f")
     with pytest.raises(TargetError, match="the constraint 'q' is not known"):

@@ -103,7 +103,11 @@ def test_tensors_whose_memory_is_not_what_they_are(seven):
             "it is masked",
             "pass x.filled(0), and x.mask as an array of its own where the kernel needs it",
         ),
-        (nested, "several tensors in one", "pass what it holds, x.values() and x.offsets()"),
+        (
+            nested,
+            "several tensors in one",
+            "pass what it holds, x.values(), and where its parts begin as an array of its own",
+        ),
         (turned, "the other sign", "pass x.resolve_neg()"),
     ):
         for launch in (add.interpret, add):

@@ -12,7 +12,7 @@ def instead_of(found: str) -> str:
     if found == "a dict":
         return "pass what the kernel reads of it, each as an argument of its own"
     if "is nested" in found:
-        return "pass what it holds, x.values() and x.offsets()"
+        return "pass what it holds, x.values(), and where its parts begin as an array of its own"
     if "it is masked" in found:
         return "pass x.filled(0), and x.mask as an array of its own where the kernel needs it"
     if "is_neg" in found:

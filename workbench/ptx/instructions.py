@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from workbench.ir import I1, I32, I64, U16, U32, U64, Scalar
+from workbench.ir import BF16, F16, F32, I1, I32, I64, U32, U64, Scalar
 from workbench.ptx.reading import Instruction, members_of
 from workbench.ptx.registers import PAIRS, SIGNED, TYPES, UNSIGNED, Held, Registers, types_of
 
@@ -24,6 +24,8 @@ _COMPARES = {"eq", "ne", "lt", "le", "gt", "ge"}
 #: What compares say beside their condition: an unsigned one, or one that holds with a NaN, too.
 _UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 _JOINS = ("and", "or", "xor")
+#: The largest finite numbers, where `.satfinite` stops; of a tf32, which is an f32, those of it.
+_MOST = {F16: 65504.0, BF16: (2 - 2.0**-7) * 2.0**127, F32: (2 - 2.0**-10) * 2.0**127}
 _ROUNDINGS = {"rni": "rint", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 #: Instructions that compute nothing: order, prefetches, waiting.
 NOTHING = ("griddepcontrol", "membar", "fence", "bar", "barrier", "nanosleep", "nop", "prefetch",
@@ -157,29 +159,46 @@ def _convert(run: Registers, i: Instruction) -> None:
         return
     pair, from_pair = PAIRS.get(to), PAIRS.get(source)
     if pair is not None and from_pair is not None:
-        word = run.operand(i.operands[1], U16)
-        halves: list[Any] = []
-        for shift in (0, 8):
-            moved = run.apply("shr", U16, word, run.machine.number(shift, U16)) if shift else word
-            value = run.read(Held(moved, U16), from_pair)
-            halves.append(run.machine.convert(value, from_pair, pair, "rtne"))
-        run.write(i, run.joined(halves, pair), U32)
+        held = UNSIGNED[from_pair.bits * 2]
+        word = run.operand(i.operands[1], held)
+        amount = run.machine.number(from_pair.bits, held)
+        parts = [
+            run.read(Held(x, held), from_pair) for x in (word, run.apply("shr", held, word, amount))
+        ]
+        _convert_two(run, i, parts, from_pair, pair, rounding)
     elif pair is not None and len(i.operands) == 3:
         element = run.type_of(i)
         high, low = (run.operand(word, element) for word in i.operands[1:3])
-        inputs = [_saturated(run, i, x, element) for x in (low, high)]
-        parts = [run.machine.convert(x, element, pair, rounding) for x in inputs]
-        word = run.joined(parts, pair)
-        bits = pair.bits * 2
-        run.write(i, run.read(Held(word, U32), UNSIGNED[bits]), UNSIGNED[bits])
+        _convert_two(run, i, [low, high], element, pair, rounding)
     elif pair is not None:
         raise run.fail(f"'{i.line}'")
     else:
         _convert_one(run, i, TYPES[to], rounding)
 
 
+def _convert_two(
+    run: Registers, i: Instruction, values: list[Any], have: Scalar, want: Scalar, rounding: str
+) -> None:
+    inputs = [_saturated(run, i, x, have) for x in values]
+    parts = [_finite(run, i, run.machine.convert(x, have, want, rounding), want) for x in inputs]
+    bits = UNSIGNED[want.bits * 2]
+    run.write(i, run.read(Held(run.joined(parts, want), U32), bits), bits)
+
+
+def _finite(run: Registers, i: Instruction, value: Any, element: Scalar) -> Any:
+    """Keep a float among those that are finite (`.satfinite`; floats of 8 bits are already)."""
+    most = _MOST.get(element)
+    if "satfinite" not in i.parts or most is None:
+        return value
+    number = run.machine.number
+    value = run.apply("minimum", element, value, number(most, element))
+    return run.apply("maximum", element, value, number(-most, element))
+
+
 def _convert_one(run: Registers, i: Instruction, want: Scalar, rounding: str) -> None:
     have = run.type_of(i)
+    if rounding == "rtz" and not have.is_float:
+        raise run.fail(f"'.rz' of '{i.line}'")
     value = run.operand(i.operands[1], have)
     for mode, row in _ROUNDINGS.items():
         if mode in i.parts and have.is_float:
@@ -188,7 +207,7 @@ def _convert_one(run: Registers, i: Instruction, want: Scalar, rounding: str) ->
         value = _clamped(run, value, have, want)
     elif have != want:
         value = run.machine.convert(value, have, want, rounding)
-    value = _saturated(run, i, value, want)
+    value = _finite(run, i, _saturated(run, i, value, want), want)
     if want.kind == "int" and want.bits < 32:  # a register that is wider holds the sign
         value, want = run.machine.convert(value, want, I32, "rtne"), I32
     run.write(i, value, want)
@@ -196,17 +215,20 @@ def _convert_one(run: Registers, i: Instruction, want: Scalar, rounding: str) ->
 
 def _to_tf32(run: Registers, i: Instruction) -> None:
     """cvt.rna.tf32.f32: 10 bits of the fraction stay, halves go away from zero."""
-    if types_of(i) != ["tf32", "f32"] or not {"rna", "rn"} & {*i.parts}:
+    how = {"rna", "rn", "rz"} & {*i.parts}
+    if types_of(i) != ["tf32", "f32"] or not how:
         raise run.fail(f"'{i.line}'")
-    word, number = run.operand(i.operands[1], U32), run.machine.number
-    half = number(0x1000 if "rna" in i.parts else 0xFFF, U32)
+    value, number = _saturated(run, i, run.operand(i.operands[1], F32), F32), run.machine.number
+    word = run.read(Held(value, F32), U32)
+    half = number({"rna": 0x1000, "rn": 0xFFF, "rz": 0}[how.pop()], U32)
     if "rn" in i.parts:  # to even: one more where the last bit that stays is set
         last = run.apply("and", U32, run.apply("shr", U32, word, number(13, U32)), number(1, U32))
         half = run.apply("add", U32, half, last)
     size = run.apply("and", U32, word, number(0x7FFFFFFF, U32))
     finite = run.apply("lt", U32, size, number(0x7F800000, U32))
     kept = run.apply("and", U32, run.apply("add", U32, word, half), number(0xFFFFE000, U32))
-    run.write(i, run.machine.select(finite, kept, word), U32)
+    kept = run.read(Held(run.machine.select(finite, kept, word), U32), F32)
+    run.write(i, _finite(run, i, kept, F32), F32)
 
 
 def _compare(run: Registers, i: Instruction) -> None:
@@ -231,13 +253,13 @@ def _compare(run: Registers, i: Instruction) -> None:
     if bool(join) != (len(i.operands) == 4):
         raise run.fail(f"'{i.line}'")
     first, _, second = i.operands[0].partition("|")
-    ways = [(first.strip(), compared)]
+    ways = {first.strip(): compared}
     if second:
-        ways.append((second.strip(), run.apply("xor", I1, compared, run.machine.number(1, I1))))
-    for target, found in ways:
-        if join:
-            found = run.apply(join, I1, found, run.operand(i.operands[3], I1))
-        run.write(i, found, I1, target)
+        ways[second.strip()] = run.apply("xor", I1, compared, run.machine.number(1, I1))
+    if join:  # with what a predicate was before: it may be one of those that are written
+        other = run.operand(i.operands[3], I1)
+        ways = {name: run.apply(join, I1, found, other) for name, found in ways.items()}
+    run.write_each(i, ways, I1)
 
 
 def _unordered(run: Registers, element: Scalar, a: Any, b: Any) -> tuple[Any, Any]:
@@ -342,19 +364,19 @@ def _insert(run: Registers, i: Instruction) -> None:
 
 
 def _extract(run: Registers, i: Instruction) -> None:
-    """bfe: a run of bits of 32, with the sign of the type."""
-    element = run.type_of(i)
-    if element.bits != 32:
+    """bfe: a run of bits, with the sign of the type; it ends at the last bit that there is."""
+    element, number = run.type_of(i), run.machine.number
+    if element.bits not in (32, 64):
         raise run.fail(f"'{i.line}'")
     wide = I64 if element.kind == "int" else U64
     value = run.machine.convert(run.operand(i.operands[1], element), element, wide, "rtne")
-    start, length = _up_to(run, i.operands[2], 63), _up_to(run, i.operands[3], 64)
+    start, length = _up_to(run, i.operands[2], 64), _up_to(run, i.operands[3], 64)
     value = run.apply("shr", wide, value, run.read(Held(start, U64), wide))
-    rest = run.apply("sub", U64, run.machine.number(64, U64), length)
+    rest = run.apply("sub", U64, number(64, U64), length)
     rest = run.read(Held(rest, U64), wide)
     value = run.apply("shr", wide, run.apply("shl", wide, value, rest), rest)
-    nothing = run.apply("eq", U64, length, run.machine.number(0, U64))
-    value = run.machine.select(nothing, run.machine.number(0, wide), value)
+    nothing = run.apply("eq", U64, length, number(0, U64))
+    value = run.machine.select(nothing, number(0, wide), value)
     run.write(i, run.machine.convert(value, wide, element, "rtne"), element)
 
 

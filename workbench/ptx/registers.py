@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -176,12 +177,17 @@ class Registers:
 
     def write(self, i: Instruction, payload: Any, element: Scalar, target: str = "") -> None:
         """Write a register (the first operand) where an instruction's guard holds."""
-        target = target or i.operands[0]
-        old = self.held.get(target)
-        if i.guard and old is not None:
-            guard = self.operand(i.guard, I1)
-            payload = self.machine.select(guard, payload, self.read(old, element))
-        self.held[target] = Held(payload, element)
+        self.write_each(i, {target or i.operands[0]: payload}, element)
+
+    def write_each(self, i: Instruction, payloads: Mapping[str, Any], element: Scalar) -> None:
+        """Write several registers, of which one may be the guard itself."""
+        guarded = i.guard and any(target in self.held for target in payloads)
+        guard = self.operand(i.guard, I1) if guarded else None
+        for target, payload in payloads.items():
+            old = self.held.get(target)
+            if guarded and old is not None:
+                payload = self.machine.select(guard, payload, self.read(old, element))
+            self.held[target] = Held(payload, element)
 
     def half(self, word: Any, shift: int, element: Scalar) -> Any:
         """Return the bits from `shift` on of a 32-bit word as a type."""

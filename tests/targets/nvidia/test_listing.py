@@ -48,6 +48,27 @@ def test_a_statement_that_is_a_block_belongs_to_its_op():
     ]  # fmt: skip
 
 
+def test_braces_of_a_statement_do_not_end_the_kernel():
+    text = """.visible .entry k(
+)
+{
+\t.loc\t1 1 7
+\t// begin inline asm
+\t{
+.reg .b32 t;
+add.u32 t, %r2, 1;
+}
+\t// end inline asm
+\t.loc\t1 1 8
+\tmov.b32 \t%r1, 0;
+}
+"""
+    found = ptx_rows(text, {7: 42, 8: 43})
+    named = {line.split()[0]: ops for line, ops in zip(text.splitlines(), found.rows, strict=True)}
+    assert (named["add.u32"], named["mov.b32"]) == ((42,), (43,))
+    assert named["{"] == named["}"] == ()
+
+
 PTX = """.visible .entry k(
 )
 {

@@ -72,6 +72,7 @@ class _Words:
 def _constraints(op: InlineAssembly) -> _Words:
     """Read constraints: `=&r` is written before operands are read, `0` is result 0's register."""
     every = [word.strip() for word in op.constraints.split(",") if word.strip()]
+    every.sort(key=lambda word: 0 if word[0] == "=" else 2 if word[0] == "~" else 1)  # LLVM's order
     outputs = [word[1:].removeprefix("&") for word in every if word.startswith("=")]
     inputs = [word for word in every if not word.startswith(("=", "~"))]
     inputs = [outputs[int(w)] if w.isdecimal() and int(w) < len(outputs) else w for w in inputs]

@@ -48,11 +48,15 @@ def _ptx_ops(text: str, ops: Mapping[int, int], llvm: str) -> list[tuple[int, ..
     numbers: list[int | None] = []
     is_code: list[bool] = []
     current: int | None = None
-    inside = False
+    inside = authors = False  # a statement of the author's may have braces on lines of their own
     for line in lines:
         match = LOC.match(line)
         bare = line.strip()
-        if bare == "{":
+        if bare in ("// begin inline asm", "// end inline asm"):
+            authors = "begin" in bare
+        elif authors:
+            pass
+        elif bare == "{":
             inside, current = True, None
         elif bare == "}":
             inside, current = False, None
