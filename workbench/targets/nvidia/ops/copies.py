@@ -33,7 +33,8 @@ class AsyncCopy(Op, mnemonic="gpu.async_copy", exact=True):
 
     The data may be read after a CommitCopies, a WaitCopies that covers it, and a barrier.
     `stage` -2: in its loop it copies what is read two rounds later. `prefetch`: so many bytes come
-    to the L2 with each vector of 16, a hint. PTX ISA 9.0, cp.async (sm_80).
+    to the L2 with each vector of 16, a hint, as is `eviction`: how long the L2 keeps them. PTX ISA
+    9.0, cp.async (sm_80).
 
         gpu.async_copy %0, %1 slot %2 mask %3 {cache = "cg"}
     """
