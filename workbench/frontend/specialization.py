@@ -105,6 +105,7 @@ class Options:
     swap_operands: bool = False
     rounds_together: bool = False
     fast_rescale: bool = False
+    tables_ahead: bool = False
     keep_operands: bool | None = None
     turns: bool | None = None
     copy_narrow: bool | None = None

@@ -23,7 +23,7 @@ DEFAULTS: dict[str, Any] = {
     "reorder_rounds": True, "rounds_at_once": True, "fewer_stages": True, "fewer_slots": True,
     "tell_blocks": True, "reread_operands": True,
     "computed_first": True, "loaded_first": True, "l2_policies": True, "keep_operands": None,
-    "turns": None, "fast_rescale": False,
+    "turns": None, "fast_rescale": False, "tables_ahead": False,
     "skip_ones": False, "swap_operands": False, "rounds_together": False, "copy_narrow": None,
     "prefetch_l2": None, "tma_stores": None, "through_registers": None, "warp_specialize": None,
     "persistent": None, "reorder": None, "tickets": None, "most_rounds": None, "cluster": None,
