@@ -42,9 +42,12 @@ def paged_decode(
     stride_qs, stride_qh, stride_kp, stride_kt, stride_kh, stride_vp, stride_vt, stride_vh,
     stride_table, H,
     HEAD: tl.constexpr, BLOCK_D: tl.constexpr, GROUP: tl.constexpr, BLOCK_H: tl.constexpr,
-    PAGE: tl.constexpr, BLOCK_N: tl.constexpr, SEGMENTS: tl.constexpr,
+    PAGE: tl.constexpr, BLOCK_N: tl.constexpr, SEGMENTS: tl.constexpr, EVICT: tl.constexpr = "",
 ):  # fmt: skip
-    """One query per sequence: a segment of its context for the GROUP heads of a head of keys."""
+    """One query per sequence: a segment of its context for the GROUP heads of a head of keys.
+
+    EVICT: what the L2 is told of keys and values, which one program reads once.
+    """
     LOG2E: tl.constexpr = 1.44269504
     sequence = tl.program_id(0)
     head_kv = tl.program_id(1)
@@ -72,8 +75,10 @@ def paged_decode(
         at_k = page * stride_kp + place * stride_kt
         at_v = page * stride_vp + place * stride_vt
         live = (n[:, None] < length) & (d[None, :] < HEAD)
-        k = tl.load(k_head + at_k[:, None] + d[None, :], mask=live, other=0.0).to(q.dtype)
-        v = tl.load(v_head + at_v[:, None] + d[None, :], mask=live, other=0.0).to(q.dtype)
+        k_ptrs = k_head + at_k[:, None] + d[None, :]
+        v_ptrs = v_head + at_v[:, None] + d[None, :]
+        k = tl.load(k_ptrs, mask=live, other=0.0, eviction_policy=EVICT).to(q.dtype)
+        v = tl.load(v_ptrs, mask=live, other=0.0, eviction_policy=EVICT).to(q.dtype)
         acc, total, top = attend(
             acc, total, top, q, tl.trans(k), v, n[None, :] < length, scale * k_scale * LOG2E
         )

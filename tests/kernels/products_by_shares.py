@@ -17,7 +17,8 @@ def stream_k_product(
     A program leaves at most one part, in a place of its own, and says so by its flag, which the
     reader takes back: flags are 0 before and after. It waits for programs before it alone. It
     takes its blocks from the last one on, so that what it leaves is there before it waits: else
-    each program would wait for one that waits itself, all along the grid.
+    each program would wait for one that waits itself, all along the grid. Of few rows each of B's
+    elements is read once; what is left lies in the L2 meanwhile, if those do not drive it out.
     """
     pid = tl.program_id(0)
     programs = tl.num_programs(0)
@@ -42,7 +43,8 @@ def stream_k_product(
         for step in range(at - first, end - first):
             live = tl.arange(0, BLOCK_K) < K - step * BLOCK_K
             a = tl.load(a_ptrs, mask=(m[:, None] < M) & live[None, :], other=0.0)
-            b = tl.load(b_ptrs, mask=live[:, None] & (n[None, :] < N), other=0.0)
+            inside = live[:, None] & (n[None, :] < N)
+            b = tl.load(b_ptrs, mask=inside, other=0.0, eviction_policy="evict_first")
             acc = tl.dot(a, b, acc)
             a_ptrs += BLOCK_K * stride_ak
             b_ptrs += BLOCK_K * stride_bk

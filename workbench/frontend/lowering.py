@@ -114,11 +114,12 @@ def _attributes(options: Options) -> dict[str, Any]:
     on = (
         *("wgmma", "tma", "overlap", "skip_masks", "loads_first", "apart"),
         *("reorder_rounds", "rounds_at_once", "fewer_stages", "fewer_slots"),
-        *("tell_blocks", "reread_operands", "computed_first", "loaded_first"),
+        *("tell_blocks", "reread_operands", "computed_first", "loaded_first", "l2_policies"),
+        "ask_next",
     )
     found |= {name: False for name in on if not getattr(options, name)}
     off = ("skip_ones", "swap_operands", "rounds_together", "fast_rescale")
-    off += ("launch_pdl", "launch_cooperative_grid")
+    off += ("tables_ahead", "launch_pdl", "launch_cooperative_grid")
     found |= {name: True for name in off if getattr(options, name)}
     chosen = (
         *("copy_narrow", "prefetch_l2", "through_registers", "tma_stores", "keep_operands"),

@@ -36,12 +36,12 @@ def neighbours(
     tl.store(c_ptr + rows[:, None] * N + columns[None, :], total)
 
 
-def modules(*, stores: bool) -> tuple[Module, Module]:
+def modules(*, stores: bool, **options: bool) -> tuple[Module, Module]:
     words = "*fp16:16 *fp16:16 *i32:16 *fp32:16 i32"
     sizes = {"M": M, "N": N, "K": K, "STORES": stores}
     module = tile_ir(neighbours, words, sizes, num_warps=4, num_stages=3)
     tile = [module, *(after for _, after in tile_steps(module))][-1]
-    tile = replace(tile, attributes={**tile.attributes, "narrow_index": True})
+    tile = replace(tile, attributes={**tile.attributes, "narrow_index": True, **options})
     return module, [after for _, after in gpu_steps(tile, SM_90A)][-1]
 
 
@@ -74,3 +74,20 @@ def test_what_the_loop_stores_to_is_loaded_in_its_round(rounds: int):
     assert not any(isinstance(op, Load) and op.result in loop.body.yields for op in loop.body.ops)
     given = arguments(rounds)
     assert meaning(after, (1,), given) == meaning(before, (1,), given)
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_where_warps_multiply_the_option_decides(ahead: bool):
+    before, after = modules(stores=False, wgmma=False, tables_ahead=ahead)
+    loop = loop_of(after)
+    (load,) = [op for op in loop.body.ops if isinstance(op, Load)]
+    assert (load.result in loop.body.yields) is ahead
+    for rounds in (0, 1, 2, 3, 6):
+        given = arguments(rounds)
+        assert meaning(after, (1,), given) == meaning(before, (1,), given)
+
+
+def test_what_the_loop_stores_to_is_loaded_in_its_round_with_the_option_too():
+    _, after = modules(stores=True, wgmma=False, tables_ahead=True)
+    loop = loop_of(after)
+    assert not any(isinstance(op, Load) and op.result in loop.body.yields for op in loop.body.ops)

@@ -17,8 +17,9 @@ from workbench.layouts import (
 )
 from workbench.ops import Load, Store, pointee_of
 from workbench.passes.rules import constant_of
+from workbench.targets.llvm.emit import Emitter
 from workbench.targets.nvidia.instructions import address_of
-from workbench.targets.nvidia.ops import AsyncCopy, CommitCopies, WaitCopies
+from workbench.targets.nvidia.ops import AsyncCopy, CommitCopies, Prefetch, WaitCopies
 from workbench.targets.nvidia.table import NVIDIA
 from workbench.targets.simt.copying import Ahead, Raised, Sent
 from workbench.targets.simt.lowering import Lowering
@@ -35,8 +36,8 @@ from workbench.targets.simt.shared import (
 )
 from workbench.targets.simt.shared import lower_load as load_vectors
 
-#: What a copy may ask of the L2 at most, in bytes.
-_PREFETCHED = 256
+#: What a copy may ask of the L2 at most, in bytes, and what a prefetch asks for.
+_PREFETCHED, _LINE = 256, 128
 
 NVIDIA.layouts(CommitCopies, WaitCopies)(as_they_are)
 
@@ -67,15 +68,16 @@ def copy_of_load(op: Load, on: Setting) -> Ahead | None:
         for turned, spread in ways
     ]
     buffer, *others = [Shared(shape, element, swizzle) for swizzle in dict.fromkeys(orders)]
-    # PTX ISA 9.0, cp.async: .ca or .cg by its width, an eviction policy by a descriptor only.
+    # PTX ISA 9.0, cp.async: .ca or .cg by its width, an eviction policy by a number.
+    kept = op.eviction if on.options.get("l2_policies", True) else ""
     asked = {"cache_modifier": "" if op.cache in ("ca", "cg") else op.cache,
-             "eviction_policy": op.eviction}  # fmt: skip
+             "eviction_policy": "" if kept else op.eviction}  # fmt: skip
     prefetch = _PREFETCHED if on.options.get("prefetch_l2", False) else 0
     return Ahead(
         buffer=buffer,
         others=tuple(others),
         copy=lambda pointers, mask, buffer, slot: AsyncCopy(
-            pointers, buffer, slot, mask, cache=op.cache, eviction=op.eviction, prefetch=prefetch
+            pointers, buffer, slot, mask, cache=op.cache, eviction=kept, prefetch=prefetch
         ),
         obstacle=_obstacle(op, on, layout, element),
         unheard={name: word for name, word in asked.items() if word},
@@ -239,6 +241,30 @@ def _matrices(
         yield step, found
 
 
+def _policy(emit: Emitter, eviction: str) -> str:
+    """Return what tells the L2 how long it keeps what is copied, "" if nobody asks for it.
+
+    It is a number of 64 bits that copies take; PTX ISA 9.0, createpolicy (sm_80). Each has its own:
+    one for all ptxas may keep in registers of the threads, and bring back for each copy (R2UR).
+    """
+    if eviction not in ("evict_first", "evict_last"):
+        return ""
+    text = f"createpolicy.fractional.L2::{eviction}.b64 $0;"
+    return emit.effect(f'call i64 asm sideeffect "{text}", "=l"()')
+
+
+def _sum_of_its_own(emit: Emitter, address: str) -> str:
+    """Return an address of shared memory as a number that ptxas does not see to be a sum.
+
+    Where it is a register and a uniform one, LDGSTS adds them, and names a pair of uniform ones:
+    what is added, and the upper half of the policy. ptxas before 13.4.59 (12.9.86 to 13.3.33 do)
+    leaves 0 for the pair's number, so that the copy reads what nobody has written: an illegal
+    instruction on an H100. One policy a copy changes nothing. No such address is negative.
+    """
+    number = emit.pure(f"ptrtoint ptr addrspace(3) {address} to i32")
+    return emit.pure(f'call i32 asm "max.s32 $0, $1, 0;", "=r,r"(i32 {number})')
+
+
 @NVIDIA.lower(AsyncCopy)
 def lower_async_copy(low: Lowering, op: AsyncCopy) -> None:
     """PTX ISA 9.0, cp.async (sm_80): 4, 8 or 16 bytes; a source that is ignored writes zeros.
@@ -266,24 +292,64 @@ def lower_async_copy(low: Lowering, op: AsyncCopy) -> None:
         source, beside = address_of(emit, low.place(op.pointers, group[0]))
         condition = None if op.mask is None else low.register(op.mask, group[0])
         condition = low.and_all([condition])
-        address = addresses(first * itemsize)
-        place = emit.pure(f"ptrtoint ptr addrspace(3) {address} to i32")
+        policy = _policy(emit, op.eviction)
+        if policy:
+            address, further = addresses.parts(first * itemsize)
+            place = emit.add("i32", _sum_of_its_own(emit, address), further)
+        else:
+            address = addresses(first * itemsize)
+            place = emit.pure(f"ptrtoint ptr addrspace(3) {address} to i32")
         bytes_ = itemsize * len(group)
         cache = "cg" if bytes_ == 16 and op.cache != "ca" else "ca"
         near = f".L2::{op.prefetch}B" if op.prefetch and bytes_ == low.chip.widest_bytes else ""
-        text = f"cp.async.{cache}.shared.global{near} [$0], [$1{beside}], {bytes_}"
+        hint = ".L2::cache_hint" if policy else ""
+        text = f"cp.async.{cache}.shared.global{hint}{near} [$0], [$1{beside}], {bytes_}"
         arguments, constraints = [f"i32 {place}", f"ptr addrspace(1) {source}"], ["r", "l"]
         if condition is not None:
             ignored = emit.pure(f"xor i1 {condition}, true")
             text += ", $2"
             arguments.append(f"i1 {ignored}")
             constraints.append("b")
+        if policy:
+            text += f", ${len(arguments)}"
+            arguments.append(f"i64 {policy}")
+            constraints.append("l")
         if runs is not None:
             text = f"@${len(arguments)} {text}"
             arguments.append(f"i1 {runs}")
             constraints.append("b")
         emit.do(
             f'call void asm sideeffect "{text};", "{",".join(constraints)}"({", ".join(arguments)})'
+        )
+
+
+@NVIDIA.layouts(Prefetch)
+def prefetch_layouts(op: Prefetch, on: Setting) -> Layouts:
+    """The mask is read beside the pointers."""
+    return Layouts(work=op.pointers, operands=(SAME,) * len(op.operands))
+
+
+@NVIDIA.lower(Prefetch)
+def lower_prefetch(low: Lowering, op: Prefetch) -> None:
+    """PTX ISA 9.0, prefetch: threads whose vector begins a line ask for it, no others."""
+    emit, layout = low.emit, low.layout(op.pointers)
+    itemsize = pointee_of(op.pointers.type).itemsize
+    owner = low.owner(layout)
+    for group in plan_access(low, op.pointers, op.mask, itemsize).groups:
+        exists = low.inside(layout, group[0])
+        if exists == "false":
+            continue
+        place = low.place(op.pointers, group[0])
+        source, beside = address_of(emit, place)
+        number = emit.pure(f"ptrtoint ptr addrspace(1) {source} to i64")
+        whole = emit.add("i64", number, beside.removeprefix("+") or "0")
+        behind = emit.bitwise("and", "i64", whole, str(_LINE - 1))
+        begins = emit.pure(f"icmp ult i64 {behind}, {itemsize * len(group)}")
+        mask = None if op.mask is None else low.register(op.mask, group[0])
+        runs = low.and_all([exists, owner, mask, begins])
+        emit.do(
+            f'call void asm sideeffect "@$1 prefetch.global.L2 [$0{beside}];", "l,b"'
+            f"(ptr addrspace(1) {source}, i1 {runs})"
         )
 
 

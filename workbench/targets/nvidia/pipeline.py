@@ -557,8 +557,8 @@ def machine(unit: Chip, text: str) -> Machine:
         version = max(version, 81)  # PTX ISA 8.1 brought vectors of atomic additions
     if re.search(r'cp\.async\.c[ag]\.[^"]*\], \d+, \$', text):
         version = max(version, 75)  # PTX ISA 7.5 brought copies that a predicate makes zeros
-    if "L1::evict_" in text:
-        version = max(version, 74)  # PTX ISA 7.4 brought eviction priorities of loads and stores
+    if "L1::evict_" in text or "createpolicy" in text:
+        version = max(version, 74)  # PTX ISA 7.4 brought priorities and policies of eviction
     return Machine("nvptx64-nvidia-cuda", unit.name, f"+ptx{version}", places=True)
 
 

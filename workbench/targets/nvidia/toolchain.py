@@ -15,11 +15,12 @@ import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 
 from workbench.source import ToolError, undisturbed
+from workbench.targets.nvidia.lost_policies import has_policies, may_be_lost, without_policies
 
 WHEELS = {"ptxas": "nvidia-cuda-nvcc", "nvdisasm": "nvidia-cuda-nvdisasm"}
 
@@ -121,10 +122,27 @@ def time_limit(seconds: float | None) -> Generator[None]:
 
 
 def assemble(ptx: str, chip: str, maxnreg: int | None = None) -> Assembled:
-    """Run ptxas; raises ToolError (K410) with its message if it refuses the text."""
+    """Run ptxas; raises ToolError (K410) with its message if it refuses the text.
+
+    Policies of copies that it may have lost are none, which a note says.
+    """
     path = find("ptxas")
     if path is None:
         raise ToolError(missing("ptxas"), code="K411")
+    made = _assemble(path, ptx, chip, maxnreg)
+    if has_policies(ptx) and may_be_lost(made.cubin):
+        made = _assemble(path, without_policies(ptx), chip, maxnreg)
+        made = replace(made, notes=(*made.notes, _LOST.format(version=version("ptxas"))))
+    return made
+
+
+_LOST = (
+    "eviction_policy is not obeyed: version {version} may lose what copies by threads tell the L2; "
+    "13.4.59 does not"
+)
+
+
+def _assemble(path: str, ptx: str, chip: str, maxnreg: int | None) -> Assembled:
     with _folder_for("ptxas", "K410") as folder:
         source, target = folder / "kernel.ptx", folder / "kernel.cubin"
         source.write_text(ptx)

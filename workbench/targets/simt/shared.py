@@ -64,17 +64,21 @@ class Addresses:
             self.image |= column
 
     def __call__(self, constant: int) -> str:
+        address, fixed = self.parts(constant)
+        return at(self.low, address, fixed)
+
+    def parts(self, constant: int) -> tuple[str, str]:
+        """Return an address that some constants share, and the bytes from there on."""
         low = self.low
         fixed, mixed = constant & ~self.image, constant & self.image
         if self.packing is None or len(self.packing.fields) == 1:
             place = low.emit.bitwise("xor", "i32", self.thread, str(mixed))
-            address = at(low, self.base, place)
-            return at(low, address, str(fixed))
+            return at(low, self.base, place), str(fixed)
         address = self.base
         for field in self.packing.fields:
             if self.image & field.mask:
                 address = at(low, address, self._part(field, mixed & field.mask))
-        return at(low, address, str(self.packing.place(fixed)))
+        return address, str(self.packing.place(fixed))
 
     def _part(self, field: Field, mixed: int) -> str:
         """Return the place of one field of T XOR c."""

@@ -33,7 +33,8 @@ class AsyncCopy(Op, mnemonic="gpu.async_copy", exact=True):
 
     The data may be read after a CommitCopies, a WaitCopies that covers it, and a barrier.
     `stage` -2: in its loop it copies what is read two rounds later. `prefetch`: so many bytes come
-    to the L2 with each vector of 16, a hint. PTX ISA 9.0, cp.async (sm_80).
+    to the L2 with each vector of 16, a hint, as is `eviction`: how long the L2 keeps them. PTX ISA
+    9.0, cp.async (sm_80).
 
         gpu.async_copy %0, %1 slot %2 mask %3 {cache = "cg"}
     """
@@ -66,6 +67,21 @@ class AsyncCopy(Op, mnemonic="gpu.async_copy", exact=True):
         where[...] = poison
         place = place_of(frame, self.buffer, self.slot)
         frame.memory.setdefault("started", []).append((where, values, place))
+
+
+class Prefetch(Op, mnemonic="gpu.prefetch", effects=_COPY_FENCE, exact=True):
+    """Ask for the lines of memory that pointers lead to, so that they are in the L2 soon: a hint.
+
+    Masked-off pointers lead nowhere. PTX ISA 9.0, prefetch.
+
+        gpu.prefetch %0 mask %3
+    """
+
+    pointers: Value
+    mask: Value | None = None
+
+    def interpret(self, frame: Frame) -> None:
+        return None
 
 
 class CommitCopies(Op, mnemonic="gpu.commit_copies", effects=_COPIES_START, exact=True):

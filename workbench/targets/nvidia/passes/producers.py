@@ -21,6 +21,7 @@ from workbench.targets.nvidia.ops import (
     Expect,
     HasPeers,
 )
+from workbench.targets.nvidia.passes.ask_next import ask_next
 from workbench.targets.nvidia.passes.channels import (
     Channel,
     Load,
@@ -95,6 +96,7 @@ class Producer:
     def _copies(self, turns: dict[Any, Turn]) -> None:
         """Write the producer's loops for one program; `turns` become those after them."""
         builder = self.builder
+        ask_next(self.roles)
         for channel in self.roles.held:
             first: dict[Value, Value] = {}
             before, _, _ = producer_slice(

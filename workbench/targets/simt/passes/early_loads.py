@@ -141,9 +141,11 @@ def _may_stop(op: Op) -> bool:
 def _copied(early: Early) -> list[Op]:
     """Return the loads of a loop that copies bring to products which are waited for later.
 
-    Where warps multiply, other blocks fill the time in which one waits for its table.
+    Where warps multiply, other blocks fill the time in which one waits for its table; with
+    `tables_ahead` what they would fill is taken for the copies.
     """
-    if not any(early.known.rules.later_of(op) for op in early.loop.body.ops):
+    waited = any(early.known.rules.later_of(op) for op in early.loop.body.ops)
+    if not waited and not early.known.on.options.get("tables_ahead", False):
         return []
     said = Remarks()
     found = (staged_load(early, op, said) for op in early.loop.body.ops)
