@@ -366,7 +366,6 @@ sass. | .AND |  | combined by and
 sass. | .OR |  | combined by or
 sass. | .EX |  | goes on with the high halves
 ir | gpu.arrive | | Arrive at barrier \`turn\`: one thread does, if \`when\` holds.
-ir | gpu.as_consumers | | A producer's warps do by turns what each of the consumers' would: tiles lie as they do there.
 ir | gpu.asked | | What a thread has asked memory for is under way before it computes anything of what follows.
 ir | gpu.async_copy | | Start copying what the pointers point at into slot \`slot\`; masked-off elements become 0.
 ir | gpu.await | | Wait until the phase of barrier \`turn\` with a parity has ended (0: of the first).
@@ -387,7 +386,6 @@ ir | gpu.fence_products | | What this thread wrote to shared memory comes before
 ir | gpu.has_peers | | Whether each of a cluster's \`blocks\` has a program, which all but the launch's last have.
 ir | gpu.kept | | What becomes of a carried number for each row, which its elements may raise (or lower).
 ir | gpu.pass_turn | | A group of warps lets the next one take its turn; nobody waits.
-ir | gpu.prefetch | | Ask for the lines of memory that pointers lead to, so that they are in the L2 soon: a hint.
 ir | gpu.renew_barriers | | Let all barriers of a ring begin again: each is in its first phase, and nobody has arrived.
 ir | gpu.roles | | Warps of the block part: \`warps\` further ones run the first region, all others the second.
 ir | gpu.scale | | A tile times factors; a warp whose factors are all 1 does not multiply: x * 1 is x.

@@ -19,7 +19,7 @@ from workbench.ops import Load, Store, pointee_of
 from workbench.passes.rules import constant_of
 from workbench.targets.llvm.emit import Emitter
 from workbench.targets.nvidia.instructions import address_of
-from workbench.targets.nvidia.ops import AsyncCopy, CommitCopies, Prefetch, WaitCopies
+from workbench.targets.nvidia.ops import AsyncCopy, CommitCopies, WaitCopies
 from workbench.targets.nvidia.table import NVIDIA
 from workbench.targets.simt.copying import Ahead, Raised, Sent
 from workbench.targets.simt.lowering import Lowering
@@ -36,8 +36,8 @@ from workbench.targets.simt.shared import (
 )
 from workbench.targets.simt.shared import lower_load as load_vectors
 
-#: What a copy may ask of the L2 at most, in bytes, and what a prefetch asks for.
-_PREFETCHED, _LINE = 256, 128
+#: What a copy may ask of the L2 at most, in bytes.
+_PREFETCHED = 256
 
 NVIDIA.layouts(CommitCopies, WaitCopies)(as_they_are)
 
@@ -320,36 +320,6 @@ def lower_async_copy(low: Lowering, op: AsyncCopy) -> None:
             constraints.append("b")
         emit.do(
             f'call void asm sideeffect "{text};", "{",".join(constraints)}"({", ".join(arguments)})'
-        )
-
-
-@NVIDIA.layouts(Prefetch)
-def prefetch_layouts(op: Prefetch, on: Setting) -> Layouts:
-    """The mask is read beside the pointers."""
-    return Layouts(work=op.pointers, operands=(SAME,) * len(op.operands))
-
-
-@NVIDIA.lower(Prefetch)
-def lower_prefetch(low: Lowering, op: Prefetch) -> None:
-    """PTX ISA 9.0, prefetch: threads whose vector begins a line ask for it, no others."""
-    emit, layout = low.emit, low.layout(op.pointers)
-    itemsize = pointee_of(op.pointers.type).itemsize
-    owner = low.owner(layout)
-    for group in plan_access(low, op.pointers, op.mask, itemsize).groups:
-        exists = low.inside(layout, group[0])
-        if exists == "false":
-            continue
-        place = low.place(op.pointers, group[0])
-        source, beside = address_of(emit, place)
-        number = emit.pure(f"ptrtoint ptr addrspace(1) {source} to i64")
-        whole = emit.add("i64", number, beside.removeprefix("+") or "0")
-        behind = emit.bitwise("and", "i64", whole, str(_LINE - 1))
-        begins = emit.pure(f"icmp ult i64 {behind}, {itemsize * len(group)}")
-        mask = None if op.mask is None else low.register(op.mask, group[0])
-        runs = low.and_all([exists, owner, mask, begins])
-        emit.do(
-            f'call void asm sideeffect "@$1 prefetch.global.L2 [$0{beside}];", "l,b"'
-            f"(ptr addrspace(1) {source}, i1 {runs})"
         )
 
 

@@ -140,8 +140,6 @@ class Lowering:
         self.ahead: list[Value] = []
         #: Whether blocks take several programs, of a grid that the launch hands over.
         self.persistent = is_persistent(module)
-        #: The thread whose work is written, if it is not each thread's own.
-        self._thread = ""
         #: Which programs begin first, 0 where they do by their numbers (longest_first.py).
         self.order: int = module.attributes.get("longest_first", 0)
         #: Whether the last ones that are drawn are to be short, and where these are.
@@ -396,17 +394,8 @@ class Lowering:
     # -- places ---------------------------------------------------------------------------
     @property
     def thread(self) -> str:
-        """The index of this thread in its block, i32, or that of whose work it does."""
-        return self._thread or self.chip.thread(self.emit)
-
-    @contextmanager
-    def as_thread(self, thread: str) -> Generator[None]:
-        """Write code that a thread runs in the place of another one of its lane."""
-        self._thread = thread
-        try:
-            yield
-        finally:
-            self._thread = ""
+        """The index of this thread in its block, i32."""
+        return self.chip.thread(self.emit)
 
     @property
     def lane_bits(self) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from workbench.ir import Block, InvalidModuleError
+from workbench.ir import Block
 from workbench.targets.simt.lowering import Lowering, Meeting, Role
-from workbench.targets.simt.ops.roles import AsConsumers, Roles
+from workbench.targets.simt.ops.roles import Roles
 from workbench.targets.simt.rules import as_they_are
 from workbench.targets.simt.table import SIMT
 
-SIMT.layouts(Roles, AsConsumers)(as_they_are)
+SIMT.layouts(Roles)(as_they_are)
 
 
 @SIMT.lower(Roles)
@@ -50,16 +50,3 @@ def _region(low: Lowering, region: Block, role: Role) -> None:
             low.meet()
     finally:
         low.role = None
-
-
-@SIMT.lower(AsConsumers)
-def lower_as_consumers(low: Lowering, op: AsConsumers) -> None:
-    """Write the region once for as many consumers as there are warps of the role at a time."""
-    role, emit = low.role, low.emit
-    if role is None or low.num_warps % role.warps:
-        raise InvalidModuleError(f"{op!r} at {op.span} stands outside of a role that has its warps")
-    thread = low.thread
-    for first in range(0, low.num_warps, role.warps):
-        moved = emit.sub("i32", thread, str((role.first - first) * low.lanes))
-        with emit.scope(), low.as_thread(moved):
-            low.block(op.body)

@@ -5,13 +5,7 @@ They are ops like all others: with inference, verification, interpretation and a
 
 from workbench.targets.nvidia.ops.barriers import Arrive, Await, Barriers, Expect, RenewBarriers
 from workbench.targets.nvidia.ops.clusters import ClusterArrive, ClusterWait, HasPeers
-from workbench.targets.nvidia.ops.copies import (
-    AsyncCopy,
-    CommitCopies,
-    CopyRounds,
-    Prefetch,
-    WaitCopies,
-)
+from workbench.targets.nvidia.ops.copies import AsyncCopy, CommitCopies, CopyRounds, WaitCopies
 from workbench.targets.nvidia.ops.extremes import Kept
 from workbench.targets.nvidia.ops.products import (
     FenceProducts,
@@ -50,7 +44,6 @@ __all__ = [
     "Kept",
     "MakeTensorMap",
     "PassTurn",
-    "Prefetch",
     "RenewBarriers",
     "Scale",
     "ScaleProducts",

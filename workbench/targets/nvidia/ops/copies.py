@@ -69,21 +69,6 @@ class AsyncCopy(Op, mnemonic="gpu.async_copy", exact=True):
         frame.memory.setdefault("started", []).append((where, values, place))
 
 
-class Prefetch(Op, mnemonic="gpu.prefetch", effects=_COPY_FENCE, exact=True):
-    """Ask for the lines of memory that pointers lead to, so that they are in the L2 soon: a hint.
-
-    Masked-off pointers lead nowhere. PTX ISA 9.0, prefetch.
-
-        gpu.prefetch %0 mask %3
-    """
-
-    pointers: Value
-    mask: Value | None = None
-
-    def interpret(self, frame: Frame) -> None:
-        return None
-
-
 class CommitCopies(Op, mnemonic="gpu.commit_copies", effects=_COPIES_START, exact=True):
     """Close a group of asynchronous copies.
 

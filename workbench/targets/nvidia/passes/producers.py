@@ -21,7 +21,6 @@ from workbench.targets.nvidia.ops import (
     Expect,
     HasPeers,
 )
-from workbench.targets.nvidia.passes.ask_next import ask_next
 from workbench.targets.nvidia.passes.channels import (
     Channel,
     Load,
@@ -96,7 +95,6 @@ class Producer:
     def _copies(self, turns: dict[Any, Turn]) -> None:
         """Write the producer's loops for one program; `turns` become those after them."""
         builder = self.builder
-        ask_next(self.roles)
         for channel in self.roles.held:
             first: dict[Value, Value] = {}
             before, _, _ = producer_slice(

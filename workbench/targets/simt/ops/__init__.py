@@ -10,7 +10,7 @@ from workbench.targets.simt.ops.programs import (
     is_persistent,
     most_rounds,
 )
-from workbench.targets.simt.ops.roles import AsConsumers, Roles, all_warps, roles_of
+from workbench.targets.simt.ops.roles import Roles, all_warps, roles_of
 from workbench.targets.simt.ops.shared import (
     Asked,
     BlockBarrier,
@@ -22,7 +22,6 @@ from workbench.targets.simt.ops.shared import (
 )
 
 __all__ = [
-    "AsConsumers",
     "Asked",
     "BlockBarrier",
     "EachProgram",

@@ -48,32 +48,10 @@ class Roles(Op, mnemonic="gpu.roles", effects=NONE, exact=True, side_by_side=Tru
         frame.part(self, {"a producer": self.producer, "a consumer": self.consumers})
 
 
-class AsConsumers(Op, mnemonic="gpu.as_consumers", effects=NONE, exact=True):
-    """A producer's warps do by turns what each of the consumers' would: tiles lie as they do there.
-
-    In the interpreter, which knows no warps, it is done once.
-
-        gpu.as_consumers {
-          tile.yield []
-        }
-    """
-
-    body: Block
-
-    def verify(self) -> None:
-        if self.body.arguments or self.body.yields:
-            raise ShapeError(f"{self.name} takes and gives no values", self.span)
-
-    def interpret(self, frame: Frame) -> None:
-        frame.run(self.body, [])
-
-
 def _inside(block: Block) -> list[Op]:
     found: list[Op] = []
     for op in block.ops:
         found.append(op)
-        if isinstance(op, AsConsumers):
-            continue
         for region in op.regions:
             found += _inside(region)
     return found
