@@ -43,7 +43,8 @@ class Options:
     registers, though more blocks would be resident without; without `computed_first` a product's
     second operand goes to shared memory where it is computed of what memory holds, on chips that
     have products by four warps; without `loaded_first` an operand that memory has as no such
-    product reads it is turned by threads. With
+    product reads it is turned by threads; without `short_division` numbers of 64 bits are divided
+    as such, though 32 bits hold what is divided. With
     `skip_ones` warps ask each round whether factors that are mostly 1 are; with `swap_operands` a
     product of few rows goes by four warps as C.T = B.T @ A.T, whose few columns an instruction may
     have; with `rounds_together` copies whose rows are short, and go on in the next round, start
@@ -99,6 +100,7 @@ class Options:
     reread_operands: bool = True
     computed_first: bool = True
     loaded_first: bool = True
+    short_division: bool = True
     skip_ones: bool = False
     swap_operands: bool = False
     rounds_together: bool = False

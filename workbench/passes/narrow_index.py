@@ -86,6 +86,7 @@ class _Narrower(Rebuilder):
         narrow = bool(module.attributes.get("narrow_index"))
         self.intervals, self.past = known_intervals(module, narrow)
         self.counting = counting_arguments(module) if narrow else frozenset[str]()
+        self.short_division = module.attributes.get("short_division", True)
         self.low_only = _low_bits_only(module)
         self.carried: dict[Value, Scalar] = {}
         for op in module.walk():
@@ -208,7 +209,8 @@ class _Narrower(Rebuilder):
         width = self.width(op.result)
         if width == I32 and I64 in widths and op.function not in _RING:
             # The result fits but an operand may not: compute wide, then narrow.
-            wide = op.changed(inputs=tuple(self.sized(v, I64) for v in op.inputs))
+            inputs = tuple(self.sized(v, I64) for v in op.inputs)
+            wide = op.changed(inputs=inputs, short=self._is_short(op))
             self.builder.insert(wide)
             return self.builder.add(Cast(wide.result, I32, no_wrap=True))
         exact = op.function in (*_RING, "shl") and self._is_exact(op, width)
@@ -216,7 +218,15 @@ class _Narrower(Rebuilder):
             inputs=tuple(self.sized(v, width) for v in op.inputs),
             no_wrap=exact,
             near_end=exact and width == I32 and not self._has_room(op.result),
+            short=width == I64 and self._is_short(op),
         )
+
+    def _is_short(self, op: Elementwise) -> bool:
+        """Say whether 32 bits do for a division, though its divisor may have more."""
+        if op.function not in ("div", "rem") or not self.short_division:
+            return False
+        low, high = self.intervals.get(op.inputs[0], FULL64)
+        return -FULL32[1] < low and high < FULL32[1]
 
     def _is_exact(self, op: Elementwise, width: Scalar) -> bool:
         """Say whether an op computes exact integers of exact integers.

@@ -21,6 +21,7 @@ from workbench.targets.simt.lowering import Held, Lowering, element_scalar, llvm
 from workbench.targets.simt.passes.costs import quotient_cost
 from workbench.targets.simt.room import room_in
 from workbench.targets.simt.rules import Layouts, Setting, elementwise
+from workbench.targets.simt.short_division import short_quotient
 from workbench.targets.simt.table import SIMT
 
 SIMT.layouts(Constant, Iota, Select)(elementwise)
@@ -104,6 +105,8 @@ def lower_elementwise(low: Lowering, op: Elementwise) -> None:
                                                     *_inputs(low, op, r & ~inside)))  # fmt: skip
     elif op.function in ("div", "rem") and element.bits >= 32 and shape_of(op.result.type):
         _define_quotient(low, op, element)
+    elif op.function in ("div", "rem"):
+        _define(low, op, lambda r: _quotient(low, op, element, _inputs(low, op, r)))
     elif (
         op.function in ("mul", "mulhi")
         and element == U32
@@ -157,9 +160,16 @@ def _define_quotient(low: Lowering, op: Elementwise, element: Scalar) -> None:
         if r & inside:
             operand, constant = low.pair(op.result, r & ~inside)
             return operand, constant + sum(step for bit, step in steps.items() if r & bit)
-        return integer_function(low.emit, low.chip, op.function, divided, _inputs(low, op, r))
+        return _quotient(low, op, divided, _inputs(low, op, r))
 
     low.set_lazy(op.result, register)
+
+
+def _quotient(low: Lowering, op: Elementwise, element: Scalar, inputs: list[str]) -> str:
+    short = short_quotient(low, op, inputs)
+    if short is not None:
+        return short
+    return integer_function(low.emit, low.chip, op.function, element, inputs)
 
 
 def _has_room(low: Lowering, value: Value) -> bool:
