@@ -44,7 +44,8 @@ class Options:
     second operand goes to shared memory where it is computed of what memory holds, on chips that
     have products by four warps; without `loaded_first` an operand that memory has as no such
     product reads it is turned by threads; without `short_division` numbers of 64 bits are divided
-    as such, though 32 bits hold what is divided. With
+    as such, though 32 bits hold what is divided; without `compare_together` each register of a mask
+    compares for itself what differs between them by constants. With
     `skip_ones` warps ask each round whether factors that are mostly 1 are; with `swap_operands` a
     product of few rows goes by four warps as C.T = B.T @ A.T, whose few columns an instruction may
     have; with `rounds_together` copies whose rows are short, and go on in the next round, start
@@ -101,6 +102,7 @@ class Options:
     computed_first: bool = True
     loaded_first: bool = True
     short_division: bool = True
+    compare_together: bool = True
     skip_ones: bool = False
     swap_operands: bool = False
     rounds_together: bool = False

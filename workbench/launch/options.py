@@ -22,6 +22,7 @@ DEFAULTS: dict[str, Any] = {
     "tma": True, "overlap": True, "skip_masks": True, "loads_first": True, "apart": True,
     "reorder_rounds": True, "rounds_at_once": True, "fewer_stages": True, "fewer_slots": True,
     "tell_blocks": True, "reread_operands": True, "short_division": True,
+    "compare_together": True,
     "computed_first": True, "loaded_first": True, "keep_operands": None, "turns": None,
     "fast_rescale": False,
     "skip_ones": False, "swap_operands": False, "rounds_together": False, "copy_narrow": None,

@@ -7,44 +7,44 @@ other, or divide what has 32 bits, more often than they are large.
 
 from __future__ import annotations
 
-from workbench.analysis.ranges import FULL32
 from workbench.ir import I64, INDEX, Scalar, Value, element_of
 from workbench.ops import Cast, Constant, Elementwise
 from workbench.targets.llvm.emit import Emitter, is_integer
 from workbench.targets.simt.lowering import Lowering
+from workbench.targets.simt.short_numbers import LEAST, MOST, nearest_in_32
 
 
 def short_quotient(low: Lowering, op: Elementwise, inputs: list[str]) -> str | None:
     """Return a quotient or remainder of 64 bits, None where 32 bits may not tell it.
 
     They do of two numbers that have 32 bits each, and where what is divided is near enough to 0
-    (`Elementwise.short`): by a number that exceeds 32 bits it gives 0 and is left as it is, and so
+    (`Elementwise.near`): by a number that exceeds 32 bits it gives 0 and is left as it is, and so
     it is by the nearest number that does not.
     """
     if element_of(op.result.type) != I64 or not low.module.attributes.get("short_division", True):
         return None
     a, b = op.inputs
     fits = _has_32_bits(b)
-    if not op.short and not (fits and _has_32_bits(a)):
+    if not op.near and not (fits and _has_32_bits(a)):
         return None
     x, y = inputs
     if is_integer(y) and (abs(int(y)).bit_count() < 2 or not _within(int(y))):
         return None  # a shift, or what no launch divides by
-    counts = op.short and all(map(low.affine.not_negative, op.inputs))
-    if not fits and not is_integer(y):
-        y = _cut(low.emit, y, counts=counts)
-    return divided_in_32(low.emit, op.function, x, y, near=op.short, counts=counts)
+    counts = op.near and all(map(low.affine.not_negative, op.inputs))
+    emit = low.emit
+    y = emit.trunc(y, "i64", "i32") if fits or is_integer(y) else nearest_in_32(emit, y)
+    return divided_in_32(emit, op.function, x, y, near=op.near, counts=counts)
 
 
 def divided_in_32(
     emit: Emitter, function: str, a: str, b: str, *, near: bool, counts: bool
 ) -> str:  # fmt: skip
-    """Divide numbers of 64 bits that fit 32, as i64: 0 by zero, and nothing is taken off then.
+    """Divide a number of 64 bits that fits 32 by an i32, as i64; by zero 0, and all is left.
 
     `near` says that the first is nearer to 0 than 2^31 - 1: only -2^31 / -1 exceeds 32 bits.
     `counts` says that neither is negative.
     """
-    x, y = emit.trunc(a, "i64", "i32"), emit.trunc(b, "i64", "i32")
+    x, y = emit.trunc(a, "i64", "i32"), b
     sign, widened = ("u", emit.zext) if counts else ("s", emit.sext)
     if is_integer(y):
         return widened(emit.pure(f"{sign}{function} i32 {x}, {y}"), "i32", "i64")
@@ -63,16 +63,8 @@ def divided_in_32(
     return emit.pure(f"select i1 {zero}, i64 0, i64 {found}")
 
 
-def _cut(emit: Emitter, value: str, *, counts: bool) -> str:
-    """Return the number of 32 bits that is nearest to one of 64."""
-    low, high = FULL32
-    for name, end in (("smin", high),) if counts else (("smax", low), ("smin", high)):
-        value = emit.call("i64", f"llvm.{name}.i64", f"i64 {value}, i64 {end}", "i64, i64")
-    return value
-
-
 def _within(number: int) -> bool:
-    return FULL32[0] <= number <= FULL32[1]
+    return LEAST <= number <= MOST
 
 
 def _has_32_bits(value: Value) -> bool:
