@@ -36,6 +36,7 @@ def compared_together(
         and element.bits in (32, 64)
         and low.module.attributes.get("compare_together", True)
         and (element.bits == 32 or op.near)
+        and len(registers) * element.bits // 32 > _SAVED[element.bits]
     ):
         return lambda r: None
     found: set[int] | None = None
