@@ -1,7 +1,9 @@
-"""Writes the tables of README.md from the committed results: `python tests/bench/render.py`.
+"""Writes tables from the committed results: `python tests/bench/render.py`.
 
-So it does the numbers that notebooks draw (figures.py); `make notebooks` then draws them. `--check`
-changes nothing and fails if the README or a notebook is not what the results say.
+README.md gets one row for each suite that is raced beside a library, of the machine measured last;
+results/README.md all suites and sizes of all machines. So it does the numbers that notebooks draw
+(figures.py); `make notebooks` then draws them. `--check` changes nothing and fails if a document or
+a notebook is not what the results say.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ import math
 import statistics
 import sys
 from collections import defaultdict
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,37 @@ from tests.bench import figures
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "tests" / "bench" / "results"
 START, END = "<!-- results: start -->", "<!-- results: end -->"
+HEAD = """\
+# Results
+Written by `python tests/bench/render.py` from the files beside this one; the README says how they
+are measured. Above 1 is faster. Of a suite with several cases the geometric mean stands first, then
+the least in brackets; ratios on which two rounds do not agree (*unsteady*, ~), or that may hold the
+host's time (*host*), are in no mean. [MEASURED.md](../MEASURED.md) says what bounds them.
+"""
+
+#: What the suites of contests are, for who reads the README; others stand there by their names.
+TITLES = {
+    "matmul_nn": "A @ B, fp16 and bf16, 512 to 16384",
+    "matmul_nt": "A @ B.T",
+    "matmul_tn": "A.T @ B",
+    "matmul_tt": "A.T @ B.T",
+    "odd": "products of odd extents (1000, 1001, 2056, 4095, 4104)",
+    "small": "products of 512 and 1024, hot",
+    "fp8": "fp8 products, fast and exact sums",
+    "int8": "int8 products",
+    "tf32": "tf32 products, all orders",
+    "leaky_relu": "product and leaky ReLU in one kernel",
+    "attention_fwd": "attention forward, heads of 64 and 128, full and causal, 1024 to 16384",
+    "attention_forms": "heads of 80, 96, 256; grouped, varlen, window, soft cap",
+    "attention_bwd": "attention backward",
+    "paged_decode": "decoding over pages",
+    "paged_prefill": "prefill over pages",
+    "skinny": "products of 1 to 256 rows",
+    "mixed": "int4, int8, fp8, e2m1, mxfp8 weights",
+    "grouped": "grouped products",
+    "moe": "mixture of experts",
+    "conv2d": "convolutions",
+}
 
 #: Suites whose rows are steps of one kernel: their mean says nothing.
 LADDERS = frozenset(("ladder",))
@@ -40,11 +72,8 @@ Result = dict[str, Any]
 def rendered(folder: Path = RESULTS) -> str:
     """Return the tables as Markdown: per machine one row for each suite."""
     parts = []
-    for path in sorted(folder.glob("*.json"), reverse=True):
-        data = json.loads(path.read_text())
-        suites: dict[str, list[Result]] = defaultdict(list)
-        for row in data["rows"]:
-            suites[row["suite"]].append(row)
+    for data in _machines(folder):
+        suites = _by_suite(data)
         versions = ", ".join(f"{name} {version}" for name, version in data["versions"].items())
         parts.append(f"**{data['machine']}** ({data['date']}; {versions})\n")
         hosted = {s: rows for s, rows in suites.items() if all(_is_host(r) for r in rows)}
@@ -58,6 +87,74 @@ def rendered(folder: Path = RESULTS) -> str:
         parts += _hosted(hosted)
         parts += _timed({s: rows for s, rows in suites.items() if s not in {**compared, **hosted}})
     return "\n".join(parts)
+
+
+def summary(folder: Path = RESULTS) -> str:
+    """Return the README's table: contests of the machine whose results are newest, and the rest.
+
+    A suite is a contest if its rows were tuned. Without any there is no table.
+    """
+    for data in _machines(folder):
+        suites = {s: rows for s, rows in _by_suite(data).items() if s not in LADDERS}
+        contests = {s: rows for s, rows in suites.items() if any(r.get("config") for r in rows)}
+        if contests:
+            break
+    else:
+        return ""
+    rest = [r for s, rows in suites.items() if s not in contests for r in rows]
+    others = [r for r in rest if r["ratio"] and not _is_host(r)]
+    columns = ("torch, cuBLAS", "triton")
+    lines = [
+        f"**{data['machine']}**, {data['date']}\n",
+        "| work | cases | ÷ cuBLAS, cuDNN, torch | ÷ Triton |",
+        "|---|---|---|---|",
+    ]
+    for suite, rows in contests.items():
+        means = (_mean(_steady(rows, COLUMNS[column])) for column in columns)
+        title = TITLES.get(suite, suite.replace("_", " "))
+        lines.append(f"| {title} | {_count(rows)} | {' | '.join(means)} |")
+    if others:
+        means = (_mean_and_least(others, COLUMNS[column]) for column in columns)
+        number = len({r["suite"] for r in others})
+        title = f"{number} suites of other kernels, most of them bound by memory"
+        lines.append(f"| {title} | {_count(others)} | {' | '.join(means)} |")
+    return "\n".join([*lines, ""])
+
+
+def _machines(folder: Path) -> list[dict[str, Any]]:
+    """Return what is kept of each machine, the newest first."""
+    kept = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    return sorted(kept, key=lambda data: data["date"], reverse=True)
+
+
+def _by_suite(data: dict[str, Any]) -> dict[str, list[Result]]:
+    suites: dict[str, list[Result]] = defaultdict(list)
+    for row in data["rows"]:
+        suites[row["suite"]].append(row)
+    return suites
+
+
+def _count(rows: list[Result]) -> int:
+    return len({(r["suite"], r["case"], r["dtype"], r["size"]) for r in rows})
+
+
+def _steady(rows: list[Result], baselines: tuple[str, ...]) -> list[float]:
+    """Return the ratios to some baselines that are in means."""
+    return [
+        r["ratio"]
+        for r in rows
+        if r["ratio"] and r["baseline"] in baselines and not _is_left_out(r)
+    ]
+
+
+def _mean_and_least(rows: list[Result], baselines: tuple[str, ...]) -> str:
+    """Return the mean, and the least with its kernel: among many suites that says where to look."""
+    found = [r for r in rows if _steady([r], baselines)]
+    if not found:
+        return ""
+    least = min(found, key=lambda r: r["ratio"])
+    mean = math.exp(statistics.fmean(math.log(r["ratio"]) for r in found))
+    return f"{mean:.2f} ({least['ratio']:.2f} {least['case'].split()[0]})"
 
 
 def _compared(suites: dict[str, list[Result]]) -> list[str]:
@@ -77,22 +174,14 @@ def _compared(suites: dict[str, list[Result]]) -> list[str]:
     for suite, rows in suites.items():
         if suite in LADDERS:
             continue
-        cases = {(r["case"], r["dtype"], r["size"]) for r in rows}
         words = dict.fromkeys(r["case"].split()[0] for r in rows)
         kernels = [word for word in words if word.isidentifier()]
         types = dict.fromkeys(r["dtype"] for r in rows)
-        means = (
-            _mean(
-                r["ratio"]
-                for r in rows
-                if r["ratio"] and r["baseline"] in baselines and not _is_left_out(r)
-            )
-            for baselines in named.values()
-        )
+        means = (_mean(_steady(rows, baselines)) for baselines in named.values())
         marks = [_left_out(rows)] if left_out else []
         lines.append(
             f"| {suite.replace('_', ' ')} | {', '.join(kernels)} | {', '.join(types)} "
-            f"| {len(cases)} | {' | '.join([*means, *marks])} |"
+            f"| {_count(rows)} | {' | '.join([*means, *marks])} |"
         )
     return [*lines, ""]
 
@@ -160,8 +249,7 @@ def _hosted(suites: dict[str, list[Result]]) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def _mean(ratios: Iterable[float]) -> str:
-    found = list(ratios)
+def _mean(found: list[float]) -> str:
     if not found:
         return ""
     mean = math.exp(sum(map(math.log, found)) / len(found))
@@ -185,7 +273,7 @@ def _timed(suites: dict[str, list[Result]]) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the README and the notebooks' numbers, or with --check compare them."""
+    """Write the documents and the notebooks' numbers, or with --check compare them."""
     check = "--check" in arguments
     for name in figures.stale(write=not check):
         if check:
@@ -193,16 +281,19 @@ def main(arguments: list[str]) -> int:
             return 1
         print(f"{name} has new numbers; run make notebooks")
     readme = ROOT / "README.md"
-    text = readme.read_text()
-    before, rest = text.split(START)
+    before, rest = readme.read_text().split(START)
     _, after = rest.split(END)
-    new = f"{before}{START}\n{rendered()}\n{END}{after}"
-    if check:
-        if new != text:
-            print("README.md is older than tests/bench/results; run python tests/bench/render.py")
+    documents = {
+        readme: f"{before}{START}\n{summary()}{END}{after}",
+        RESULTS / "README.md": f"{HEAD}\n{rendered()}",
+    }
+    for path, new in documents.items():
+        if check and (not path.exists() or path.read_text() != new):
+            name = path.relative_to(ROOT)
+            print(f"{name} is older than tests/bench/results; run python tests/bench/render.py")
             return 1
-        return 0
-    readme.write_text(new)
+        if not check:
+            path.write_text(new)
     return 0
 
 

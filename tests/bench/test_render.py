@@ -99,3 +99,46 @@ def test_contests_say_how_fast_they_are(tmp_path):
         {**result("matmul_nt", "nt", 2.0, "cublas", 2.0, **more), "size": 4},
     ])  # fmt: skip
     assert "| matmul nt, nt | fp32 | 4: 1000 (1.00, –) · 8: 500 (0.50, 1.50~) |" in lines
+
+
+def test_the_readme_has_contests_of_the_newest_machine_and_sums_up_the_rest(tmp_path):
+    more = {"timed": "cold", "config": "64x64x64 w4 s3", "flops": 10**9}
+    newest = [
+        result("matmul_nt", "nt", 4.0, "cublas", 2.0, **more),
+        {**result("matmul_nt", "nt", 2.0, "cublas", 4.0, **more), "size": 4},
+        result("matmul_nt", "nt", 4.0, "triton", 6.0, **more, unsteady=True),
+        result("unnamed_contest", "c", 4.0, "triton", 6.0, **more),
+        result("ladder", "step", 4.0, "cublas", 1.0, **more),
+        result("row_sums", "sum 8x8", 2.0, "torch", 8.0),
+        result("sorts", "sort 8", 2.0, "torch", 1.0),
+        result("launch", "3 tensors", 3.0, "torch", 30.0, timed="host"),
+        result("compile", "sum, cold", 1500.0),
+    ]
+    for name, date, rows in (
+        ("old", "2026-01-01", [result("matmul_nn", "nn", 1.0, "cublas", 1.0, **more)]),
+        ("chip", "2026-01-02", newest),
+        ("host", "2026-01-03", [result("row_sums", "sum 8x8", 2.0, "torch", 8.0)]),
+    ):
+        data = {"machine": f"a {name}", "versions": {}, "date": date, "rows": rows}
+        (tmp_path / f"{name}.json").write_text(json.dumps(data))
+    assert render.summary(tmp_path).splitlines() == [
+        "**a chip**, 2026-01-02",
+        "",
+        "| work | cases | ÷ cuBLAS, cuDNN, torch | ÷ Triton |",
+        "|---|---|---|---|",
+        "| A @ B.T | 2 | 1.00 (0.50) |  |",
+        "| unnamed contest | 1 |  | 1.50 |",
+        "| 2 suites of other kernels, most of them bound by memory | 2 | 1.41 (0.50 sort) |  |",
+    ]
+    machines = [line for line in render.rendered(tmp_path).splitlines() if line.startswith("**")]
+    assert [line.split("**")[1] for line in machines] == ["a host", "a chip", "a old"]
+
+
+def test_each_contest_that_is_kept_has_a_title_for_the_readme():
+    names = {
+        row["suite"]
+        for path in render.RESULTS.glob("*.json")
+        for row in json.loads(path.read_text())["rows"]
+        if row.get("config")
+    }
+    assert names - render.LADDERS <= render.TITLES.keys()

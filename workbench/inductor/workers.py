@@ -89,8 +89,3 @@ def _unloading(stock: Callable[..., Any]) -> Callable[..., Any]:
         autotuner.launchers = []
 
     return prepare_for_pickle
-
-
-def pickler() -> Any:
-    """Return the pickler of the pool of workers, whose module their parent imports first."""
-    return importlib.import_module("workbench.inductor.pickling").Pickler()

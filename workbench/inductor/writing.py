@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -84,7 +85,9 @@ def _listing(stock: Callable[..., Any], graphs: Listener) -> Callable[..., Any]:
 def _preloading(stock: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(stock)
     def start(pool: Any, *args: Any, **given: Any) -> None:
-        stock(pool, *args, **{"pickler": workers.pickler(), **given})
+        # The workers' parent imports the pickler's module first, which loads the compiler.
+        pickling = importlib.import_module("workbench.inductor.pickling")
+        stock(pool, *args, **{"pickler": pickling.Pickler(), **given})
 
     return start
 
