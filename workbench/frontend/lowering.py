@@ -115,6 +115,7 @@ def _attributes(options: Options) -> dict[str, Any]:
         *("wgmma", "tma", "overlap", "skip_masks", "loads_first", "apart"),
         *("reorder_rounds", "rounds_at_once", "fewer_stages", "fewer_slots"),
         *("tell_blocks", "reread_operands", "computed_first", "loaded_first", "l2_policies"),
+        *("short_division", "compare_together"),
     )
     found |= {name: False for name in on if not getattr(options, name)}
     off = ("skip_ones", "swap_operands", "rounds_together", "fast_rescale")

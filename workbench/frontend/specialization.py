@@ -44,11 +44,14 @@ class Options:
     second operand goes to shared memory where it is computed of what memory holds, on chips that
     have products by four warps; without `loaded_first` an operand that memory has as no such
     product reads it is turned by threads; without `l2_policies` no copy by threads tells the L2 how
-    long to keep what an `eviction_policy` is of. With `skip_ones` warps ask each round whether
-    factors that are mostly 1 are; with `swap_operands` a product of few rows goes by four warps as
-    C.T = B.T @ A.T, whose few columns an instruction may have; with `rounds_together` copies whose
-    rows are short, and go on in the next round, start for several rounds at once; with
-    `fast_rescale` an extreme that a loop carries on may lie behind
+    long to keep what an `eviction_policy` is of; without `short_division` numbers of 64 bits are
+    divided as such, though 32 bits hold what is divided; without `compare_together` each register
+    of a mask compares for itself what differs between them by constants. With `tables_ahead` tables
+    that say where copies read are loaded a round before them where warps multiply, too; with
+    `skip_ones` warps ask each round whether factors that are mostly 1 are; with `swap_operands` a
+    product of few rows goes by four warps as C.T = B.T @ A.T, whose few columns an instruction may
+    have; with `rounds_together` copies whose rows are short, and go on in the next round, start for
+    several rounds at once; with `fast_rescale` an extreme that a loop carries on may lie behind
     by 8 powers of 2 of what is made of it: who asks for that says that it cancels out of that, as
     the maximum of an online softmax does.
     `keep_operands` says whether what products read in all rounds as their first operand stays in
@@ -101,6 +104,8 @@ class Options:
     computed_first: bool = True
     loaded_first: bool = True
     l2_policies: bool = True
+    short_division: bool = True
+    compare_together: bool = True
     skip_ones: bool = False
     swap_operands: bool = False
     rounds_together: bool = False

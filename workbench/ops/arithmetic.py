@@ -105,6 +105,10 @@ class Elementwise(Op, effects=NONE, pointwise=True):
     no_wrap: bool = attribute(default=False)
     #: It fits, but less a constant that is kept apart from it may not: it is computed as a whole.
     near_end: bool = attribute(default=False)
+    #: Set by narrow-index where numbers of 64 bits are known to be near 0. What is divided: nearer
+    #: than 2^31 - 1, so that the nearest divisor of 32 bits gives the same. What is compared: both
+    #: nearer than 2^61, so that their difference fits.
+    near: bool = attribute(default=False)
 
     @property
     def name(self) -> str:

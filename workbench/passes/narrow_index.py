@@ -41,6 +41,8 @@ from workbench.ops import (
 from workbench.ops.program import NumPrograms, ProgramId
 from workbench.passes.manager import Remarks
 
+#: So near to 0 that differences, and constants that are kept apart, are far from what 64 bits hold.
+_FAR = 1 << 61
 _RING = ("add", "sub", "mul", "neg", "and", "or", "xor")
 
 
@@ -86,6 +88,8 @@ class _Narrower(Rebuilder):
         narrow = bool(module.attributes.get("narrow_index"))
         self.intervals, self.past = known_intervals(module, narrow)
         self.counting = counting_arguments(module) if narrow else frozenset[str]()
+        self.short_division = module.attributes.get("short_division", True)
+        self.compare_together = module.attributes.get("compare_together", True)
         self.low_only = _low_bits_only(module)
         self.carried: dict[Value, Scalar] = {}
         for op in module.walk():
@@ -204,11 +208,13 @@ class _Narrower(Rebuilder):
         widths = [self._now(v) for v in op.inputs]
         if op.row.compares:
             width = I64 if I64 in widths else I32
-            return op.changed(inputs=tuple(self.sized(v, width) for v in op.inputs))
+            near = width == I64 and self.compare_together and self._is_near(op)
+            return op.changed(inputs=tuple(self.sized(v, width) for v in op.inputs), near=near)
         width = self.width(op.result)
         if width == I32 and I64 in widths and op.function not in _RING:
             # The result fits but an operand may not: compute wide, then narrow.
-            wide = op.changed(inputs=tuple(self.sized(v, I64) for v in op.inputs))
+            inputs = tuple(self.sized(v, I64) for v in op.inputs)
+            wide = op.changed(inputs=inputs, near=self._is_near(op))
             self.builder.insert(wide)
             return self.builder.add(Cast(wide.result, I32, no_wrap=True))
         exact = op.function in (*_RING, "shl") and self._is_exact(op, width)
@@ -216,7 +222,19 @@ class _Narrower(Rebuilder):
             inputs=tuple(self.sized(v, width) for v in op.inputs),
             no_wrap=exact,
             near_end=exact and width == I32 and not self._has_room(op.result),
+            near=width == I64 and self._is_near(op),
         )
+
+    def _is_near(self, op: Elementwise) -> bool:
+        """Say whether numbers of 64 bits are as near to 0 as `Elementwise.near` has it."""
+        if op.row.compares:
+            return all(self._within(value, _FAR) for value in op.inputs)
+        divides = self.short_division and op.function in ("div", "rem")
+        return divides and self._within(op.inputs[0], FULL32[1])
+
+    def _within(self, value: Value, end: int) -> bool:
+        low, high = self.intervals.get(value, FULL64)
+        return -end < low and high < end
 
     def _is_exact(self, op: Elementwise, width: Scalar) -> bool:
         """Say whether an op computes exact integers of exact integers.

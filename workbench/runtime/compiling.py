@@ -103,9 +103,9 @@ def compile(  # noqa: A001 - the public name
             launch_cooperative_grid, exact, wrap_index, debug, wgmma, tma, tma_stores, overlap,
             skip_masks, skip_ones, loads_first, apart, reorder_rounds, rounds_at_once, fewer_stages,
             fewer_slots, tell_blocks, reread_operands, computed_first, loaded_first,
-            l2_policies, rounds_together, keep_operands, turns, copy_narrow, through_registers,
-            swap_operands, prefetch_l2, fast_rescale, tables_ahead, warp_specialize, persistent, reorder, tickets,
-            most_rounds, cluster).
+            l2_policies, short_division, compare_together, rounds_together, keep_operands, turns,
+            copy_narrow, through_registers, swap_operands, prefetch_l2, fast_rescale, tables_ahead,
+            warp_specialize, persistent, reorder, tickets, most_rounds, cluster).
 
     Raises:
         OptionError: a signature, option or target that cannot be read.

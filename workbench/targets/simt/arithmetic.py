@@ -14,6 +14,7 @@ from workbench.ops.numbers import truncated_quotient, truncated_remainder
 from workbench.source import TargetError
 from workbench.targets.llvm.emit import Emitter, float_literal, is_integer, wrap
 from workbench.targets.simt import narrow
+from workbench.targets.simt.compared_together import compared_together
 from workbench.targets.simt.fields import differences_of_fields
 from workbench.targets.simt.functions import exp_of_at_most_0, float_function
 from workbench.targets.simt.hardware import Hardware, Rule
@@ -21,6 +22,7 @@ from workbench.targets.simt.lowering import Held, Lowering, element_scalar, llvm
 from workbench.targets.simt.passes.costs import quotient_cost
 from workbench.targets.simt.room import room_in
 from workbench.targets.simt.rules import Layouts, Setting, elementwise
+from workbench.targets.simt.short_division import short_quotient
 from workbench.targets.simt.table import SIMT
 
 SIMT.layouts(Constant, Iota, Select)(elementwise)
@@ -99,11 +101,11 @@ def lower_elementwise(low: Lowering, op: Elementwise) -> None:
         else:
             _define(low, op, float_rule(low, op))
     elif op.row.compares:
-        inside = _inside_run(low, op)
-        _define(low, op, lambda r: compare_integers(low.emit, op.function, element,
-                                                    *_inputs(low, op, r & ~inside)))  # fmt: skip
+        _define_comparison(low, op, element)
     elif op.function in ("div", "rem") and element.bits >= 32 and shape_of(op.result.type):
         _define_quotient(low, op, element)
+    elif op.function in ("div", "rem"):
+        _define(low, op, lambda r: _quotient(low, op, element, _inputs(low, op, r)))
     elif (
         op.function in ("mul", "mulhi")
         and element == U32
@@ -115,6 +117,19 @@ def lower_elementwise(low: Lowering, op: Elementwise) -> None:
     else:
         _define(low, op, lambda r: integer_function(low.emit, low.chip, op.function, element,
                                                     _inputs(low, op, r)))  # fmt: skip
+
+
+def _define_comparison(low: Lowering, op: Elementwise, element: Scalar) -> None:
+    inside = _inside_run(low, op)
+    first = sorted({r & ~inside for r in low.live(op.result)})
+    together = compared_together(low, op, element, first)
+
+    def register(r: int) -> str:
+        r &= ~inside
+        found = together(r)
+        return found or compare_integers(low.emit, op.function, element, *_inputs(low, op, r))
+
+    _define(low, op, register)
 
 
 def _inside_run(low: Lowering, op: Elementwise) -> int:
@@ -157,9 +172,16 @@ def _define_quotient(low: Lowering, op: Elementwise, element: Scalar) -> None:
         if r & inside:
             operand, constant = low.pair(op.result, r & ~inside)
             return operand, constant + sum(step for bit, step in steps.items() if r & bit)
-        return integer_function(low.emit, low.chip, op.function, divided, _inputs(low, op, r))
+        return _quotient(low, op, divided, _inputs(low, op, r))
 
     low.set_lazy(op.result, register)
+
+
+def _quotient(low: Lowering, op: Elementwise, element: Scalar, inputs: list[str]) -> str:
+    short = short_quotient(low, op, inputs)
+    if short is not None:
+        return short
+    return integer_function(low.emit, low.chip, op.function, element, inputs)
 
 
 def _has_room(low: Lowering, value: Value) -> bool:
