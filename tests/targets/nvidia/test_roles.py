@@ -38,7 +38,7 @@ def ordered(module: Module) -> tuple[Module, dict[int, int], int]:
 
 
 def ptx_of(module: Module, offsets: dict[int, int]) -> str:
-    text = llvm_module(lower(module, SM_90A, offsets), module, SM_90A)
+    text = llvm_module(lower(module, SM_90A, offsets), module, SM_90A, 0)
     return assembly(text, machine(SM_90A, text))
 
 

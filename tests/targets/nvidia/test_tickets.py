@@ -103,7 +103,8 @@ def test_what_is_loaded_first_is_that_of_the_program_that_is_drawn(causal: bool)
 
 # -- what is written -----------------------------------------------------------------------------
 def text_of(module: Module) -> str:
-    return llvm_module(lower(module, SM_90A, allocate(module, SM_90A)[0]), module, SM_90A)
+    offsets, _, total = allocate(module, SM_90A)
+    return llvm_module(lower(module, SM_90A, offsets), module, SM_90A, total)
 
 
 def test_one_thread_draws_from_the_launchs_counter():

@@ -319,7 +319,7 @@ def _llvm(state: State) -> State:
     begin("llvm")
     start = time.perf_counter()
     low = lower(state.module, state.unit, dict(state.offsets))
-    text = llvm_module(low, state.module, state.unit)
+    text = llvm_module(low, state.module, state.unit, state.shared_bytes)
     state.recorder.times["llvm"] = (time.perf_counter() - start) * 1e3
     return replace(state, llvm=text, ops=low.emit.op_numbers)
 
@@ -562,8 +562,8 @@ def machine(unit: Chip, text: str) -> Machine:
     return Machine("nvptx64-nvidia-cuda", unit.name, f"+ptx{version}", places=True)
 
 
-def llvm_module(low: Lowering, module: Module, unit: Chip) -> str:
-    """Return the text of the LLVM module."""
+def llvm_module(low: Lowering, module: Module, unit: Chip, shared_bytes: int) -> str:
+    """Return the text of the LLVM module; `shared_bytes` are a block's."""
     threads = unit.lanes * all_warps(module)
     body = "\n".join(low.emit.lines)
     globals_ = "\n".join(low.emit.globals)
@@ -572,7 +572,7 @@ def llvm_module(low: Lowering, module: Module, unit: Chip) -> str:
     parameters = [*parameters_of(module), *map_parameters(module)]
     limit = module.attributes.get("maxnreg")
     more = f' "nvvm.maxnreg"="{limit}"' if limit else ""
-    wanted = module.attributes.get(BLOCKS_WANTED) or told_blocks(module, unit)
+    wanted = module.attributes.get(BLOCKS_WANTED) or told_blocks(module, unit, shared_bytes)
     more += f' "nvvm.minctasm"="{wanted}"' if wanted else ""
     blocks = cluster_of(module)
     more += f' "nvvm.cluster_dim"="{blocks},1,1"' if blocks > 1 else ""
