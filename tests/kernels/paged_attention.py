@@ -42,11 +42,11 @@ def paged_decode(
     stride_qs, stride_qh, stride_kp, stride_kt, stride_kh, stride_vp, stride_vt, stride_vh,
     stride_table, H,
     HEAD: tl.constexpr, BLOCK_D: tl.constexpr, GROUP: tl.constexpr, BLOCK_H: tl.constexpr,
-    PAGE: tl.constexpr, BLOCK_N: tl.constexpr, SEGMENTS: tl.constexpr, EVICT: tl.constexpr = "",
+    PAGE: tl.constexpr, BLOCK_N: tl.constexpr, SEGMENTS: tl.constexpr,
 ):  # fmt: skip
     """One query per sequence: a segment of its context for the GROUP heads of a head of keys.
 
-    EVICT: what the L2 is told of keys and values, which one program reads once.
+    Keys and values, which one program reads once, leave the L2 first, so that its parts stay.
     """
     LOG2E: tl.constexpr = 1.44269504
     sequence = tl.program_id(0)
@@ -77,8 +77,8 @@ def paged_decode(
         live = (n[:, None] < length) & (d[None, :] < HEAD)
         k_ptrs = k_head + at_k[:, None] + d[None, :]
         v_ptrs = v_head + at_v[:, None] + d[None, :]
-        k = tl.load(k_ptrs, mask=live, other=0.0, eviction_policy=EVICT).to(q.dtype)
-        v = tl.load(v_ptrs, mask=live, other=0.0, eviction_policy=EVICT).to(q.dtype)
+        k = tl.load(k_ptrs, mask=live, other=0.0, eviction_policy="evict_first").to(q.dtype)
+        v = tl.load(v_ptrs, mask=live, other=0.0, eviction_policy="evict_first").to(q.dtype)
         acc, total, top = attend(
             acc, total, top, q, tl.trans(k), v, n[None, :] < length, scale * k_scale * LOG2E
         )

@@ -17,11 +17,11 @@ from workbench.targets.llvm.emit import Emitter, is_integer
 from workbench.targets.simt.lowering import Lowering
 from workbench.targets.simt.short_numbers import MOST, difference_in_32, nearest_in_32
 
-#: What has to be saved, in instructions: what a difference and its cut to 32 bits take, and where
-#: comparisons are one instruction as it is, more. In such a loop LLVM may count otherwise for the
-#: difference, and ptxas then keeps what it counts in threads: attention of D 64 (18 differences of
-#: 32 elements) had 31 R2UR more.
-_SAVED = {32: 16, 64: 8}
+#: What has to be saved, in instructions: more than a difference and its cut to 32 bits take. Where
+#: they come to the same a loop waits for the difference: decoding, whose 16 numbers of 64 bits
+#: saved 16, took 1.02 to 1.03 of its time (an H200); and LLVM may count a loop by the difference,
+#: which ptxas then keeps in threads: attention of D 64 by 64x64 had 31 R2UR more.
+_SAVED = 16
 #: How each comparison of integers is called by LLVM, of those with a sign.
 _NAMES = {"lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge", "eq": "eq", "ne": "ne"}
 
@@ -36,7 +36,7 @@ def compared_together(
         and element.bits in (32, 64)
         and low.module.attributes.get("compare_together", True)
         and (element.bits == 32 or op.near)
-        and len(registers) * element.bits // 32 > _SAVED[element.bits]
+        and len(registers) * element.bits // 32 > _SAVED
     ):
         return lambda r: None
     found: set[int] | None = None
@@ -64,7 +64,7 @@ def _shared(low: Lowering, op: Elementwise, element: Scalar, registers: Sequence
     for group in groups.values():
         sums = set(group.values())
         alone = len(sums) * element.bits // 32
-        if len({x - y for x, y in sums}) + _SAVED[element.bits] < alone:
+        if len({x - y for x, y in sums}) + _SAVED < alone:
             found.update(group)
     return found
 
