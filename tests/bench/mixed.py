@@ -77,9 +77,9 @@ NOT_DEEP = (
     *configs((16, 32, 128, 4, 5), (16, 64, 64, 4, 5), (16, 128, 128, 8, 4), (16, 32, 128, 2, 4)),
     *with_options("rounds_together", (16, 32, 128, 2, 8), (16, 32, 128, 4, 8)),
 )
-#: Of ours alone: as many blocks for each multiprocessor but a few, registers as ptxas likes.
-EVEN_DEEP = with_options("no tell_blocks", (16, 112, 256, 4, 3), (16, 128, 256, 4, 3))
-NOT_EVEN_DEEP = configs((16, 128, 256, 4, 2), (16, 32, 256, 2, 3))
+#: Of ours alone: as many blocks for each multiprocessor but a few, rounds as deep as rings allow.
+EVEN_DEEP = configs((16, 112, 256, 4, 4), (16, 112, 512, 4, 2), (16, 128, 512, 4, 2))
+NOT_EVEN_DEEP = configs((16, 128, 256, 4, 2), (16, 32, 256, 2, 3), (16, 128, 128, 4, 6))
 MANY = configs(
     (64, 64, 64, 4, 4), (64, 128, 64, 4, 3), (64, 128, 64, 4, 4), (64, 256, 64, 8, 3),
     (128, 64, 64, 4, 4), (128, 128, 32, 4, 4), (128, 128, 64, 4, 3), (128, 128, 64, 8, 3),

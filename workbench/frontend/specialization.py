@@ -62,7 +62,7 @@ class Options:
     in another layout, and rows and columns that meet the results of products (unset: where products
     are made of narrower numbers, whose scales rounds would wait for), `prefetch_l2` whether copies
     bring 256 bytes around each vector to the L2, which next rounds read (unset: where warps
-    multiply such numbers), `through_registers` says whether a tile that no copy brings as a product
+    multiply such numbers, and rows of a tile are shorter than that), `through_registers` says whether a tile that no copy brings as a product
     reads it is loaded rounds ahead (unset: where no copy brings it at all), `tma_stores` whether
     results of products are stored by boxes of tensor maps (unset: where blocks stay and rings leave
     room for a whole tile), `warp_specialize` whether warps part into a producer's and those that

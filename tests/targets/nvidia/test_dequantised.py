@@ -331,17 +331,25 @@ def test_scales_are_copied_beside_what_they_scale(kind: str, behind: bool):
     assert layout.consecutive("register", 0) == 2
 
 
-@needs_ptxas
 @pytest.mark.parametrize("wanted", [False, True, None])
 def test_copies_ask_for_what_lies_around_unless_the_author_says_no(wanted: bool | None):
-    """Of 64 bytes of a row the next round reads the next: vectors of 16 bytes, not of four."""
+    """Of 64 bytes of a row the next round reads the next; 256 are asked for by themselves."""
+    options = {} if wanted is None else {"prefetch_l2": wanted}
+    _, copies = rounds_of(in_gpu_ir(module_of("i4", (16, 64, 128), **options)))
+    around = {shape_of(op.pointers.type): op.prefetch for op in copies}
+    always, short = 256 * (wanted is True), 256 * (wanted is not False)
+    assert around == {(16, 128): always, (64, 64): short, (64,): short}
+
+
+@needs_ptxas
+def test_only_vectors_of_16_bytes_ask_for_what_lies_around():
     blocks = {"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 128, "GROUP": GROUP}
     compiled = workbench.compile(
-        KERNELS["i4"], POINTERS.format("i8"), blocks, target="sm_90a", prefetch_l2=wanted
+        KERNELS["i4"], POINTERS.format("i8"), blocks, target="sm_90a", prefetch_l2=True
     )
     text = compiled.asm["ptx"]
-    assert len(re.findall(r"cp\.async\.cg\.shared\.global\.L2::256B", text)) == (
-        0 if wanted is False else len(re.findall(r"cp\.async\.cg", text))
+    assert re.findall(r"cp\.async\.cg\.shared\.global(\.L2::256B|)", text) == [".L2::256B"] * len(
+        re.findall(r"cp\.async\.cg", text)
     )
     assert "cp.async.ca.shared.global.L2" not in text
     assert compiled.n_spills == 0

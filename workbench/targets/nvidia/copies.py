@@ -72,7 +72,11 @@ def copy_of_load(op: Load, on: Setting) -> Ahead | None:
     kept = op.eviction if on.options.get("l2_policies", True) else ""
     asked = {"cache_modifier": "" if op.cache in ("ca", "cg") else op.cache,
              "eviction_policy": "" if kept else op.eviction}  # fmt: skip
-    prefetch = _PREFETCHED if on.options.get("prefetch_l2", False) else 0
+    wanted = on.options.get("prefetch_l2")
+    if wanted is None:  # rows as long as that are asked for by themselves
+        short = along is None or shape[along] * element.itemsize < _PREFETCHED
+        wanted = short and on.options.get("prefetch_short_rows", False)
+    prefetch = _PREFETCHED if wanted else 0
     return Ahead(
         buffer=buffer,
         others=tuple(others),

@@ -149,14 +149,14 @@ def options_for_weights(module: Module, chip: Chip) -> dict[str, bool]:
     """Return the options that products of narrower numbers, read in runs along k, choose.
 
     They are so fast that a round would wait for scales that it has loaded a round ahead. Of few
-    rows (by warps) memory is what bounds, and a round reads short pieces of its rows.
+    rows (by warps) memory is what bounds, and a round may read short pieces of its rows.
     """
     on, chosen = Setting(module, chip), dict[str, bool]()
     for op in module.walk():
         if isinstance(op, Dot) and (unit := matrix_unit(op, chip)) and neighbours_of(op, unit.kw):
             chosen["copy_narrow"] = True
             if warpgroup_layouts(op, on) is None:
-                chosen["prefetch_l2"] = True
+                chosen["prefetch_short_rows"] = True
     return chosen
 
 
