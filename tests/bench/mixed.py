@@ -53,7 +53,7 @@ OWN_FEW = instead(
 )  # fmt: skip
 #: Of int4, scales behind the product and steps shared out over programs of each multiprocessor.
 BEHIND = (
-    *with_options("BEHIND", (16, 64, 128, 4, 4), (16, 128, 128, 4, 4), (16, 64, 128, 3, 4, 4)),
+    *with_options("BEHIND", (16, 64, 128, 4, 4), (16, 128, 128, 4, 4), (16, 128, 128, 2, 4, 4)),
     *configs((16, 128, 128, 2, 4, 4), (16, 64, 128, 3, 4, 4)),
 )
 NOT_BEHIND = configs(

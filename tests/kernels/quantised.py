@@ -3,8 +3,7 @@
 A run of GROUP numbers along K shares a scale for each column, (groups, N); the last group may be
 shorter. Weights are dequantised where they are multiplied: nothing but their bytes is read. They
 are W of C = X @ W, (K, N) by strides; 4-bit ones are packed along K. Of an odd K the last byte
-holds one number, and what is beside it may be anything. Weights, which are read once where rows
-are few, leave the L2 first, so that X stays.
+holds one number, and what is beside it may be anything.
 """
 
 import workbench.language as tl
@@ -52,8 +51,7 @@ def product_with_8_bits(
         x = tl.load(x_ptr + m[:, None] * stride_xm + k[None, :],
                     mask=(m[:, None] < M) & (EVEN_K or k[None, :] < K), other=0.0)  # fmt: skip
         w = tl.load(w_ptr + k[:, None] * stride_wk + n[None, :] * stride_wn,
-                    mask=(EVEN_K or k[:, None] < K) & (n[None, :] < N), other=0.0,
-                    eviction_policy="evict_first")  # fmt: skip
+                    mask=(EVEN_K or k[:, None] < K) & (n[None, :] < N), other=0.0)  # fmt: skip
         scale = scales_of(scale_ptr, start, k, n, K, N, GROUP, BLOCK_K)
         if BEHIND:
             acc += tl.dot(x, w.to(x.dtype)) * scale.to(tl.float32)
@@ -79,7 +77,7 @@ def product_with_int4(
                     mask=(m[:, None] < M) & (EVEN_K or k[None, :] < K), other=0.0)  # fmt: skip
         live = (EVEN_K or pair[:, None] < K // 2) & (n[None, :] < N)
         packed = tl.load(w_ptr + pair[:, None] * stride_wk + n[None, :] * stride_wn,
-                         mask=live, other=0, eviction_policy="evict_first")  # fmt: skip
+                         mask=live, other=0)  # fmt: skip
         low = (packed << 4) >> 4
         high = packed >> 4
         w = tl.join(low.to(x.dtype), high.to(x.dtype)).permute(0, 2, 1)
@@ -134,8 +132,7 @@ def product_by_shares(
             x = tl.load(x_ptr + m[:, None] * stride_xm + k[None, :],
                         mask=m[:, None] < M, other=0.0)  # fmt: skip
             packed = tl.load(w_ptr + byte[:, None] * stride_wk + n[None, :] * stride_wn,
-                             mask=n[None, :] < N, other=0,
-                             eviction_policy="evict_first")  # fmt: skip
+                             mask=n[None, :] < N, other=0)  # fmt: skip
             scale = scales_of(scale_ptr, begun, k, n, K, N, GROUP, BLOCK_K)
             if PACKED == 2:
                 w = tl.join(((packed << 4) >> 4).to(x.dtype), (packed >> 4).to(x.dtype))
@@ -186,8 +183,7 @@ def product_with_words(
         x = tl.load(x_ptr + m[:, None] * stride_xm + k[None, :],
                     mask=(m[:, None] < M) & (k[None, :] < K), other=0.0)  # fmt: skip
         words = tl.load(w_ptr + (k // 8)[:, None] * stride_wk + n[None, :] * stride_wn,
-                        mask=(k[:, None] < K) & (n[None, :] < N), other=0,
-                        eviction_policy="evict_first")  # fmt: skip
+                        mask=(k[:, None] < K) & (n[None, :] < N), other=0)  # fmt: skip
         group = start // GROUP
         scale = tl.load(scale_ptr + group * N + n, mask=n < N, other=0.0)
         zeros = tl.load(zero_ptr + group * tl.cdiv(N, 8) + n // 8, mask=n < N, other=0)
@@ -221,7 +217,7 @@ def product_with_microscales(
                     mask=(m[:, None] < M) & (EVEN_K or k[None, :] < K), other=0.0)  # fmt: skip
         w = tl.load(w_ptr + n[:, None] * stride_wn + byte[None, :],
                     mask=(n[:, None] < N) & (EVEN_K or byte[None, :] < K // PACKED),
-                    other=0.0, eviction_policy="evict_first")  # fmt: skip
+                    other=0.0)  # fmt: skip
         scale = tl.load(scale_ptr + n[:, None] * stride_sn + run[None, :],
                         mask=(n[:, None] < N) & (EVEN_K or run[None, :] < tl.cdiv(K, 32)),
                         other=0)  # fmt: skip

@@ -62,20 +62,20 @@ class Options:
     in another layout, and rows and columns that meet the results of products (unset: where products
     are made of narrower numbers, whose scales rounds would wait for), `prefetch_l2` whether copies
     bring 256 bytes around each vector to the L2, which next rounds read (unset: where warps
-    multiply such numbers, and rows of a tile are shorter than that), `through_registers` says whether a tile that no copy brings as a product
-    reads it is loaded rounds ahead (unset: where no copy brings it at all), `tma_stores` whether
-    results of products are stored by boxes of tensor maps (unset: where blocks stay and rings leave
-    room for a whole tile), `warp_specialize` whether warps part into a producer's and those that
-    multiply, and `persistent` whether blocks whose warps part stay for one program after the other;
-    `reorder` says whether programs with the longest loops begin first (unset: where nothing that is
-    loaded decides how long these are), `tickets` whether blocks that stay draw their programs
-    (unset: where what is loaded decides how long these take); a captured launch has one counter
-    for that, so a graph that is instantiated twice and replayed in two streams at once needs
-    `tickets=False`. `most_rounds` says how many programs a block that stays takes at most: where a
-    launch has more, each program has a block (unset: what its loops read decides), and `cluster`
-    how many of these blocks copy together what their programs all read, a power of two
-    (unset: 2 where rows of what they read are known to begin in the midst of lines of memory, else
-    1).
+    multiply such numbers, and rows of a tile are shorter than that), `through_registers` says
+    whether a tile that no copy brings as a product reads it is loaded rounds ahead (unset: where no
+    copy brings it at all), `tma_stores` whether results of products are stored by boxes of tensor
+    maps (unset: where blocks stay and rings leave room for a whole tile), `warp_specialize` whether
+    warps part into a producer's and those that multiply, and `persistent` whether blocks whose
+    warps part stay for one program after the other; `reorder` says whether programs with the
+    longest loops begin first (unset: where nothing that is loaded decides how long these are),
+    `tickets` whether blocks that stay draw their programs (unset: where what is loaded decides how
+    long these take); a captured launch has one counter for that, so a graph that is instantiated
+    twice and replayed in two streams at once needs `tickets=False`. `most_rounds` says how many
+    programs a block that stays takes at most: where a launch has more, each program has a block
+    (unset: what its loops read decides), and `cluster` how many of these blocks copy together what
+    their programs all read, a power of two (unset: 2 where rows of what they read are known to
+    begin in the midst of lines of memory, else 1).
     """
 
     num_warps: int | None = None

@@ -90,13 +90,17 @@ def chain(n: int = 4096, spins: int = 20_000) -> tuple[Any, Any, Any, Any]:
 
 @pytest.mark.parametrize("early", [True, False])
 def test_a_launch_begins_while_the_one_before_runs_where_it_may(early: bool) -> None:
+    """One of several launches does: a process beside this one may have the GPU in between."""
     launch, out, times, numbers = chain(spins=2_000_000)
     launch(1.0, early)
-    torch.cuda.synchronize()
-    assert launch(3.0, early).launch.early is early
-    assert torch.equal(out, 2 * (numbers + 3))
-    ended, began = times.tolist()
-    assert (began < ended) is early
+    found = list[bool]()
+    for value in range(10):
+        torch.cuda.synchronize()
+        assert launch(float(value), early).launch.early is early
+        assert torch.equal(out, 2 * (numbers + value))
+        ended, began = times.tolist()
+        found.append(began < ended)
+    assert any(found) is early
 
 
 def test_every_launcher_reads_what_the_launch_before_has_stored() -> None:

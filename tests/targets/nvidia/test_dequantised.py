@@ -348,10 +348,11 @@ def test_only_vectors_of_16_bytes_ask_for_what_lies_around():
         KERNELS["i4"], POINTERS.format("i8"), blocks, target="sm_90a", prefetch_l2=True
     )
     text = compiled.asm["ptx"]
-    assert re.findall(r"cp\.async\.cg\.shared\.global(\.L2::256B|)", text) == [".L2::256B"] * len(
-        re.findall(r"cp\.async\.cg", text)
-    )
-    assert "cp.async.ca.shared.global.L2" not in text
+    wide, narrow = (re.findall(rf"cp\.async\.{kind}[^ ]* ", text) for kind in ("cg", "ca"))
+    assert wide
+    assert narrow
+    assert all("L2::256B" in one for one in wide)
+    assert not any("L2::256B" in one for one in narrow)
     assert compiled.n_spills == 0
 
 

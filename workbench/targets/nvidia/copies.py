@@ -21,7 +21,7 @@ from workbench.targets.llvm.emit import Emitter
 from workbench.targets.nvidia.instructions import address_of
 from workbench.targets.nvidia.ops import AsyncCopy, CommitCopies, WaitCopies
 from workbench.targets.nvidia.table import NVIDIA
-from workbench.targets.simt.copying import Ahead, Raised, Sent
+from workbench.targets.simt.copying import TAKES_NONE, Ahead, Raised, Sent
 from workbench.targets.simt.lowering import Lowering
 from workbench.targets.simt.memory import plan_access
 from workbench.targets.simt.ops import SharedLoad
@@ -38,6 +38,10 @@ from workbench.targets.simt.shared import lower_load as load_vectors
 
 #: What a copy may ask of the L2 at most, in bytes.
 _PREFETCHED = 256
+_FOR_LATER_ROUNDS = (
+    "the copy asks the L2 for the 256 bytes around, which later rounds read (prefetch_l2=False: "
+    "it does not)"
+)
 
 NVIDIA.layouts(CommitCopies, WaitCopies)(as_they_are)
 
@@ -68,15 +72,17 @@ def copy_of_load(op: Load, on: Setting) -> Ahead | None:
         for turned, spread in ways
     ]
     buffer, *others = [Shared(shape, element, swizzle) for swizzle in dict.fromkeys(orders)]
-    # PTX ISA 9.0, cp.async: .ca or .cg by its width, an eviction policy by a number.
-    kept = op.eviction if on.options.get("l2_policies", True) else ""
-    asked = {"cache_modifier": "" if op.cache in ("ca", "cg") else op.cache,
-             "eviction_policy": "" if kept else op.eviction}  # fmt: skip
     wanted = on.options.get("prefetch_l2")
     if wanted is None:  # rows as long as that are asked for by themselves
         short = along is None or shape[along] * element.itemsize < _PREFETCHED
         wanted = short and on.options.get("prefetch_short_rows", False)
     prefetch = _PREFETCHED if wanted else 0
+    # PTX ISA 9.0, cp.async: .ca or .cg by its width, an eviction policy by a number. What lies
+    # around a vector is for later rounds, and has the vector's policy: it is not to leave first.
+    stays = op.eviction == "evict_first" and prefetch > 0
+    kept = op.eviction if on.options.get("l2_policies", True) and not stays else ""
+    asked = {"cache_modifier": "" if op.cache in ("ca", "cg") else op.cache,
+             "eviction_policy": "" if kept else op.eviction}  # fmt: skip
     return Ahead(
         buffer=buffer,
         others=tuple(others),
@@ -85,6 +91,7 @@ def copy_of_load(op: Load, on: Setting) -> Ahead | None:
         ),
         obstacle=_obstacle(op, on, layout, element),
         unheard={name: word for name, word in asked.items() if word},
+        why_unheard=_FOR_LATER_ROUNDS if stays else TAKES_NONE,
     )
 
 

@@ -52,6 +52,10 @@ class Box:
     steps: tuple[Value, ...]
 
 
+#: Why a copy does not do what its load is asked for.
+TAKES_NONE = "the load is copied ahead, and such a copy takes none"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ahead:
     """How an op that reads a tile of global memory becomes a copy to shared memory.
@@ -61,7 +65,7 @@ class Ahead:
     copy: makes what starts the copy, vector by vector (masked-off elements become zero).
     box: or how the tile is copied as a whole.
     obstacle: why it cannot be copied; empty if it can.
-    unheard: what the author asked of the access and a copy does not do, by its name in `tl`.
+    unheard: what the author asked of the access and a copy does not do, by its name in `tl`; why.
     """
 
     buffer: Shared
@@ -70,6 +74,7 @@ class Ahead:
     box: Box | None = None
     obstacle: str = ""
     unheard: Mapping[str, str] = field(default_factory=dict[str, str])
+    why_unheard: str = TAKES_NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -496,5 +496,5 @@ def _answer_stages(loop: For, known: Known, remarks: Remarks) -> None:
 
 def _answer_memory_hints(staged: Staged, remarks: Remarks) -> None:
     for name, word in staged.ahead.unheard.items():
-        text = "the load is copied ahead, and such a copy takes none"
-        remarks.note(staged.load, f"{name} '{word}' is not obeyed: {text}", "missed")
+        why = staged.ahead.why_unheard
+        remarks.note(staged.load, f"{name} '{word}' is not obeyed: {why}", "missed")
