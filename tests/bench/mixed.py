@@ -60,16 +60,16 @@ NOT_BEHIND = configs(
     (16, 32, 128, 4, 5), (16, 64, 128, 2, 4), (16, 32, 128, 2, 4), (16, 64, 128, 4, 3),
     (16, 64, 128, 2, 6),
 )  # fmt: skip
-#: Of ours alone: 256 or 512 blocks, as many for each multiprocessor but a few; columns of W as the
-#: rows of warpgroups' instructions, brought by a producer.
+#: Of ours alone: 256 or 512 blocks, as many for each multiprocessor but a few, some with two steps
+#: a round; columns of W as the rows of warpgroups' instructions, brought by a producer.
 EVEN = (
     *with_options("BEHIND", (16, 112, 128, 4, 4), (16, 112, 128, 4, 5), (16, 56, 128, 2, 4)),
+    *with_options("BEHIND UNROLL=2", (16, 112, 128, 4, 3), (16, 128, 128, 4, 3)),
     *with_options("BEHIND swap_operands warp_specialize no persistent", (16, 128, 128, 4, 4)),
-    *with_options("rounds_together", (16, 128, 128, 8, 4)),
 )
 NOT_EVEN = configs(
     (16, 64, 128, 4, 6), (16, 128, 128, 4, 3), (16, 32, 128, 2, 6), (16, 64, 64, 4, 5),
-    (16, 128, 128, 8, 4),
+    (16, 128, 128, 8, 4), (16, 128, 128, 2, 4, 4),
 )  # fmt: skip
 #: Of e2m1, half as many rounds: what a round takes beside its numbers is half as much.
 DEEP = configs((16, 64, 256, 2, 3), (16, 64, 256, 4, 3), (16, 32, 256, 2, 3), (16, 128, 256, 4, 2))

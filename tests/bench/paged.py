@@ -44,7 +44,7 @@ MANY = configs(
 )  # fmt: skip
 #: Tokens of a block of queries, BLOCK_N, warps, stages; a block has GROUP rows for each token.
 PREFILL = configs(
-    (4, 64, 4, 3), (8, 64, 4, 3), (16, 32, 4, 3), (16, 64, 4, 2), (16, 64, 4, 3), (16, 128, 4, 2),
+    (4, 32, 4, 4), (4, 64, 4, 3), (8, 64, 4, 3), (16, 32, 4, 3), (16, 64, 4, 2), (16, 64, 4, 3), (16, 128, 4, 2),
     (32, 32, 4, 3), (32, 64, 4, 2), (32, 64, 4, 3), (32, 64, 8, 2), (32, 64, 8, 3),
     (32, 128, 8, 2), (32, 128, 8, 3),
 )  # fmt: skip
@@ -56,7 +56,7 @@ PREFILL_OURS = instead(
         *with_options("no reorder", (32, 128, 8, 2)),
         *with_options("fast_rescale", (32, 128, 8, 2), (32, 128, 8, 3)),
     ),
-    configs((16, 32, 4, 3), (32, 64, 8, 2)),
+    configs((16, 32, 4, 3), (32, 64, 8, 2), (32, 64, 4, 3)),
 )
 
 

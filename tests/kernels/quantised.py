@@ -36,7 +36,7 @@ def e2m1_number(code):
 def product_with_8_bits(
     x_ptr, w_ptr, scale_ptr, c_ptr, M, N, K, stride_xm, stride_wk, stride_wn, stride_cm,
     GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    EVEN_K: tl.constexpr = False, BEHIND: tl.constexpr = False,
+    EVEN_K: tl.constexpr = False, BEHIND: tl.constexpr = False, UNROLL: tl.constexpr = 1,
 ):  # fmt: skip
     """Weights are int8 or fp8, times their scale in the type of X.
 
@@ -46,7 +46,7 @@ def product_with_8_bits(
     m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-    for start in range(0, K, BLOCK_K):
+    for start in tl.range(0, K, BLOCK_K, loop_unroll_factor=UNROLL):
         k = start + tl.arange(0, BLOCK_K)
         x = tl.load(x_ptr + m[:, None] * stride_xm + k[None, :],
                     mask=(m[:, None] < M) & (EVEN_K or k[None, :] < K), other=0.0)  # fmt: skip
@@ -64,13 +64,13 @@ def product_with_8_bits(
 def product_with_int4(
     x_ptr, w_ptr, scale_ptr, c_ptr, M, N, K, stride_xm, stride_wk, stride_wn, stride_cm,
     GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    EVEN_K: tl.constexpr = False, BEHIND: tl.constexpr = False,
+    EVEN_K: tl.constexpr = False, BEHIND: tl.constexpr = False, UNROLL: tl.constexpr = 1,
 ):  # fmt: skip
     """Two signed numbers in a byte (int8), the low half first. EVEN_K, BEHIND: as above."""
     m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-    for start in range(0, K, BLOCK_K):
+    for start in tl.range(0, K, BLOCK_K, loop_unroll_factor=UNROLL):
         k = start + tl.arange(0, BLOCK_K)
         pair = start // 2 + tl.arange(0, BLOCK_K // 2)
         x = tl.load(x_ptr + m[:, None] * stride_xm + k[None, :],
@@ -101,6 +101,7 @@ def product_by_shares(
     x_ptr, w_ptr, scale_ptr, c_ptr, parts_ptr, flag_ptr, M, N, K, share, stride_xm, stride_wk,
     stride_wn, stride_cm, GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr, PACKED: tl.constexpr = 2, BEHIND: tl.constexpr = False,
+    UNROLL: tl.constexpr = 1,
 ):  # fmt: skip
     """PACKED numbers in a byte, 2 (int4) or 1; all blocks' steps along K shared out evenly.
 
@@ -126,7 +127,7 @@ def product_by_shares(
         behind = min(end - first, per_block)
         n = block * BLOCK_N + j
         acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-        for begun in range(at * BLOCK_K, behind * BLOCK_K, BLOCK_K):
+        for begun in tl.range(at * BLOCK_K, behind * BLOCK_K, BLOCK_K, loop_unroll_factor=UNROLL):
             k = begun + tl.arange(0, BLOCK_K)
             byte = begun // PACKED + tl.arange(0, BLOCK_K // PACKED)
             x = tl.load(x_ptr + m[:, None] * stride_xm + k[None, :],
@@ -166,6 +167,7 @@ def product_by_shares(
 def product_with_words(
     x_ptr, w_ptr, scale_ptr, zero_ptr, c_ptr, M, N, K, stride_xm, stride_wk, stride_wn, stride_cm,
     GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    UNROLL: tl.constexpr = 1,
 ):  # fmt: skip
     """Eight unsigned numbers in an int32 along K, as checkpoints have them; zeros along N.
 
@@ -178,7 +180,7 @@ def product_with_words(
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     i = tl.arange(0, BLOCK_K)
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-    for start in range(0, K, BLOCK_K):
+    for start in tl.range(0, K, BLOCK_K, loop_unroll_factor=UNROLL):
         k = start + i
         x = tl.load(x_ptr + m[:, None] * stride_xm + k[None, :],
                     mask=(m[:, None] < M) & (k[None, :] < K), other=0.0)  # fmt: skip
@@ -198,7 +200,7 @@ def product_with_words(
 def product_with_microscales(
     x_ptr, w_ptr, scale_ptr, c_ptr, M, N, K, stride_xm, stride_wn, stride_sn, stride_cm,
     X_FORMAT: tl.constexpr, W_FORMAT: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr, EVEN_K: tl.constexpr = False,
+    BLOCK_K: tl.constexpr, EVEN_K: tl.constexpr = False, UNROLL: tl.constexpr = 1,
 ):  # fmt: skip
     """Weights are (N, K), fp8 or two 4-bit floats in a byte; 32 of a row share a power of two.
 
@@ -209,7 +211,7 @@ def product_with_microscales(
     m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-    for start in range(0, K, BLOCK_K):
+    for start in tl.range(0, K, BLOCK_K, loop_unroll_factor=UNROLL):
         k = start + tl.arange(0, BLOCK_K)
         byte = start // PACKED + tl.arange(0, BLOCK_K // PACKED)
         run = start // 32 + tl.arange(0, BLOCK_K // 32)
