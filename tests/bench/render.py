@@ -1,6 +1,6 @@
 """Writes tables from the committed results: `python tests/bench/render.py`.
 
-README.md gets one row for each suite that is raced beside a library, of the machine measured last;
+README.md gets one row for each suite that is raced beside a library, of all machines with such;
 results/README.md all suites and sizes of all machines. So it does the numbers that notebooks draw
 (figures.py); `make notebooks` then draws them. `--check` changes nothing and fails if a document or
 a notebook is not what the results say.
@@ -66,6 +66,9 @@ COLUMNS = {
     "roofline": ("roofline",),
 }
 
+#: Those that the README tells of.
+_BESIDE = ("torch, cuBLAS", "triton")
+
 Result = dict[str, Any]
 
 
@@ -90,35 +93,49 @@ def rendered(folder: Path = RESULTS) -> str:
 
 
 def summary(folder: Path = RESULTS) -> str:
-    """Return the README's table: contests of the machine whose results are newest, and the rest.
+    """Return the README's table: contests of all machines that have some, and the rest.
 
-    A suite is a contest if its rows were tuned. Without any there is no table.
+    A suite is a contest if its rows were tuned. Without any there is no table. The machine with the
+    most of them stands first.
     """
-    for data in _machines(folder):
-        suites = {s: rows for s, rows in _by_suite(data).items() if s not in LADDERS}
-        contests = {s: rows for s, rows in suites.items() if any(r.get("config") for r in rows)}
-        if contests:
-            break
-    else:
+    found = [(data, *_contests(data)) for data in _machines(folder)]
+    machines = sorted((one for one in found if one[1]), key=lambda one: -len(one[1]))
+    if not machines:
         return ""
-    rest = [r for s, rows in suites.items() if s not in contests for r in rows]
-    others = [r for r in rest if r["ratio"] and not _is_host(r)]
-    columns = ("torch, cuBLAS", "triton")
-    lines = [
-        f"**{data['machine']}**, {data['date']}\n",
-        "| work | cases | ÷ cuBLAS, cuDNN, torch | ÷ Triton |",
-        "|---|---|---|---|",
+    said = (f"**{data['machine']}**, {data['date']}" for data, _, _ in machines)
+    words = [data["machine"].removeprefix("NVIDIA ").split()[0] for data, _, _ in machines]
+    many = len(machines) > 1
+    heads = [
+        f"{word}: {what}" if many else what
+        for word in words
+        for what in ("÷ cuBLAS, cuDNN, torch", "÷ Triton")
     ]
-    for suite, rows in contests.items():
-        means = (_mean(_steady(rows, COLUMNS[column])) for column in columns)
+    lines = [
+        "; ".join(said) + "\n",
+        f"| work | cases | {' | '.join(heads)} |",
+        "|---|---" + "|---" * len(heads) + "|",
+    ]
+    every = [contests for _, contests, _ in machines]
+    for suite in dict.fromkeys(suite for contests in every for suite in contests):
+        rows = [contests.get(suite, []) for contests in every]
         title = TITLES.get(suite, suite.replace("_", " "))
-        lines.append(f"| {title} | {_count(rows)} | {' | '.join(means)} |")
-    if others:
-        means = (_mean_and_least(others, COLUMNS[column]) for column in columns)
-        number = len({r["suite"] for r in others})
+        means = [_mean(_steady(own, COLUMNS[c])) for own in rows for c in _BESIDE]
+        lines.append(f"| {title} | {max(map(_count, rows))} | {' | '.join(means)} |")
+    others = [rest for _, _, rest in machines]
+    if any(others):
+        means = [_mean_and_least(own, COLUMNS[c]) for own in others for c in _BESIDE]
+        number = max(len({r["suite"] for r in own}) for own in others)
         title = f"{number} suites of other kernels, most of them bound by memory"
-        lines.append(f"| {title} | {_count(others)} | {' | '.join(means)} |")
+        lines.append(f"| {title} | {max(map(_count, others))} | {' | '.join(means)} |")
     return "\n".join([*lines, ""])
+
+
+def _contests(data: dict[str, Any]) -> tuple[dict[str, list[Result]], list[Result]]:
+    """Return a machine's contests by suite, and the rows of all other kernels."""
+    suites = {s: rows for s, rows in _by_suite(data).items() if s not in LADDERS}
+    contests = {s: rows for s, rows in suites.items() if any(r.get("config") for r in rows)}
+    rest = [r for s, rows in suites.items() if s not in contests for r in rows]
+    return contests, [r for r in rest if r["ratio"] and not _is_host(r)]
 
 
 def _machines(folder: Path) -> list[dict[str, Any]]:

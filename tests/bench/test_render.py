@@ -101,7 +101,7 @@ def test_contests_say_how_fast_they_are(tmp_path):
     assert "| matmul nt, nt | fp32 | 4: 1000 (1.00, –) · 8: 500 (0.50, 1.50~) |" in lines
 
 
-def test_the_readme_has_contests_of_the_newest_machine_and_sums_up_the_rest(tmp_path):
+def test_the_readme_has_contests_of_all_machines_and_sums_up_the_rest(tmp_path):
     more = {"timed": "cold", "config": "64x64x64 w4 s3", "flops": 10**9}
     newest = [
         result("matmul_nt", "nt", 4.0, "cublas", 2.0, **more),
@@ -119,19 +119,30 @@ def test_the_readme_has_contests_of_the_newest_machine_and_sums_up_the_rest(tmp_
         ("chip", "2026-01-02", newest),
         ("host", "2026-01-03", [result("row_sums", "sum 8x8", 2.0, "torch", 8.0)]),
     ):
-        data = {"machine": f"a {name}", "versions": {}, "date": date, "rows": rows}
+        machine = {"old": "NVIDIA A100", "chip": "NVIDIA B100 80GB"}.get(name, f"a {name}")
+        data = {"machine": machine, "versions": {}, "date": date, "rows": rows}
         (tmp_path / f"{name}.json").write_text(json.dumps(data))
+    beside = ["÷ cuBLAS, cuDNN, torch", "÷ Triton"]
+    heads = [f"{machine}: {what}" for machine in ("B100", "A100") for what in beside]
     assert render.summary(tmp_path).splitlines() == [
-        "**a chip**, 2026-01-02",
+        "**NVIDIA B100 80GB**, 2026-01-02; **NVIDIA A100**, 2026-01-01",
         "",
-        "| work | cases | ÷ cuBLAS, cuDNN, torch | ÷ Triton |",
-        "|---|---|---|---|",
-        "| A @ B.T | 2 | 1.00 (0.50) |  |",
-        "| unnamed contest | 1 |  | 1.50 |",
-        "| 2 suites of other kernels, most of them bound by memory | 2 | 1.41 (0.50 sort) |  |",
+        f"| work | cases | {' | '.join(heads)} |",
+        "|---|---|---|---|---|---|",
+        "| A @ B.T | 2 | 1.00 (0.50) |  |  |  |",
+        "| unnamed contest | 1 |  | 1.50 |  |  |",
+        "| A @ B, fp16 and bf16, 512 to 16384 | 1 |  |  | 1.00 |  |",
+        "| 2 suites of other kernels, most of them bound by memory | 2 | 1.41 (0.50 sort)"
+        " |  |  |  |",
+    ]
+    (tmp_path / "old.json").unlink()
+    assert render.summary(tmp_path).splitlines()[:3] == [
+        "**NVIDIA B100 80GB**, 2026-01-02",
+        "",
+        f"| work | cases | {' | '.join(beside)} |",
     ]
     machines = [line for line in render.rendered(tmp_path).splitlines() if line.startswith("**")]
-    assert [line.split("**")[1] for line in machines] == ["a host", "a chip", "a old"]
+    assert [line.split("**")[1] for line in machines] == ["a host", "NVIDIA B100 80GB"]
 
 
 def test_each_contest_that_is_kept_has_a_title_for_the_readme():
