@@ -111,22 +111,7 @@ def _attributes(options: Options) -> dict[str, Any]:
     found |= {"num_ctas": options.num_ctas, "enable_fp_fusion": options.enable_fp_fusion}
     if options.maxnreg is not None:
         found["maxnreg"] = options.maxnreg
-    on = (
-        *("wgmma", "tma", "overlap", "skip_masks", "loads_first", "apart"),
-        *("reorder_rounds", "rounds_at_once", "fewer_stages", "fewer_slots"),
-        *("tell_blocks", "reread_operands", "computed_first", "loaded_first", "l2_policies"),
-        *("short_division", "compare_together"),
-    )
-    found |= {name: False for name in on if not getattr(options, name)}
-    off = ("skip_ones", "swap_operands", "rounds_together", "fast_rescale")
-    off += ("tables_ahead", "launch_pdl", "launch_cooperative_grid")
-    found |= {name: True for name in off if getattr(options, name)}
-    chosen = (
-        *("copy_narrow", "prefetch_l2", "through_registers", "tma_stores", "keep_operands"),
-        "turns",
-        *("warp_specialize", "persistent", "reorder", "tickets", "most_rounds", "cluster"),
-    )
-    found |= {name: held for name in chosen if (held := getattr(options, name)) is not None}
+    found |= options.asked
     for name in ("exact", "wrap_index", "wrap_loaded", "debug", "narrow_index"):
         found[name] = getattr(options, name)
     return found

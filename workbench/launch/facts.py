@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.source.arguments import Argument
@@ -100,6 +100,5 @@ def to_specialization(signature: Signature) -> Specialization:
     """Return the front end's form of a signature."""
     from workbench.frontend.specialization import Options, Specialization
 
-    names = {field.name for field in fields(Options)}
-    options = {name: value for name, value in signature.options if name in names}
-    return Specialization(signature.arguments, Options(**options), signature.override)
+    options = Options.of(dict(signature.options))
+    return Specialization(signature.arguments, options, signature.override)

@@ -11,29 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from workbench.source import KernelSource, OptionError, shown
+from workbench.source.compile_options import COMPILE_OPTIONS, compile_option
 from workbench.source.given import plain_number
 from workbench.source.warning import warn_user
 
 #: name -> the value that stands for "unset": it is left out of the compile key
-DEFAULTS: dict[str, Any] = {
-    "num_warps": None, "num_stages": None, "num_ctas": 1, "maxnreg": None,
-    "enable_fp_fusion": True, "launch_pdl": False, "launch_cooperative_grid": False,
-    "exact": False, "wrap_index": False, "wrap_loaded": False, "debug": False, "wgmma": True,
-    "tma": True, "overlap": True, "skip_masks": True, "loads_first": True, "apart": True,
-    "reorder_rounds": True, "rounds_at_once": True, "fewer_stages": True, "fewer_slots": True,
-    "tell_blocks": True, "reread_operands": True, "computed_first": True, "loaded_first": True,
-    "l2_policies": True, "short_division": True, "compare_together": True, "keep_operands": None,
-    "turns": None, "fast_rescale": False, "tables_ahead": False,
-    "skip_ones": False, "swap_operands": False, "rounds_together": False, "copy_narrow": None,
-    "prefetch_l2": None, "tma_stores": None, "through_registers": None, "warp_specialize": None,
-    "persistent": None, "reorder": None, "tickets": None, "most_rounds": None, "cluster": None,
-}  # fmt: skip
-
-#: True or False, or left to the compiler.
-_CHOSEN = (
-    "copy_narrow", "prefetch_l2", "through_registers", "tma_stores", "keep_operands", "turns",
-    "warp_specialize", "persistent", "reorder", "tickets",
-)  # fmt: skip
+DEFAULTS: dict[str, Any] = {option.name: option.default for option in COMPILE_OPTIONS}
 
 SHORT_FORMS = {"warps": "num_warps", "stages": "num_stages", "ctas": "num_ctas"}
 
@@ -56,11 +39,6 @@ WITHOUT_EFFECT = frozenset(_UNHEARD)
 
 #: Options of a launch that choose where and how it runs.
 PLACES = frozenset(("stream", "device", "target", "guard"))
-
-
-#: Larger values are slips: no chip has as much.
-_MOST = {"num_warps": 1 << 62, "num_ctas": 1 << 62, "num_stages": 1024, "maxnreg": 1024,
-         "most_rounds": (1 << 31) - 1}  # fmt: skip
 
 
 class UnheardOptionWarning(UserWarning):
@@ -175,7 +153,9 @@ def unknown_option(word: str, source: KernelSource | None) -> UnknownOptionError
 
 
 def _check(name: str, value: Any) -> None:
-    if isinstance(DEFAULTS[name], bool) or name in _CHOSEN:
+    option = compile_option(name)
+    assert option is not None
+    if not option.counts:
         if value is not None and not (isinstance(value, int) and value in (0, 1)):
             raise OptionError(
                 f"{name} is True or False, got {shown(value)}",
@@ -191,8 +171,8 @@ def _check(name: str, value: Any) -> None:
             hint=f"e.g. {name}=4, or leave it out",
             code="K112",
         )
-    if value > _MOST.get(name, value):
-        raise OptionError(f"{name} is at most {_MOST[name]:,}, got {shown(value)}", code="K112")
+    if option.most is not None and value > option.most:
+        raise OptionError(f"{name} is at most {option.most:,}, got {shown(value)}", code="K112")
     if name == "cluster" and value not in (1, 2, 4, 8):
         raise OptionError(
             f"cluster is a power of two up to 8, got {shown(value)}",

@@ -1,7 +1,8 @@
-"""What an instruction or an op is called and does: the table in instructions.txt, ops' docstrings.
+"""What an instruction, an op or a compile option is called and does.
 
-A word is looked up as it is written in a listing: `HMMA.16816.F32`, `cp.async.cg.shared.global`,
-`tile.dot`. Works without IPython, and reads nothing before it is asked.
+From the table in instructions.txt, ops' docstrings and the table of options. A word is looked up as
+it is written in a listing: `HMMA.16816.F32`, `cp.async.cg.shared.global`, `tile.dot`; an option as
+a launch takes it: `num_stages`. Works without IPython, and reads nothing before it is asked.
 """
 
 from __future__ import annotations
@@ -15,11 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from workbench.ir import MNEMONICS
+from workbench.source.compile_options import compile_option
 from workbench.trace import Trace
 from workbench.trace.links import ops_of_rows
 
+#: What `Entry.language` is of a compile option, which no listing has.
+OPTION = "option"
 _TABLE = Path(__file__).with_name("instructions.txt")
-_TITLES = {"ptx": "PTX", "sass": "SASS", "tile": "tile IR", "gpu": "GPU IR"}
+_TITLES = {
+    "ptx": "PTX", "sass": "SASS", "tile": "tile IR", "gpu": "GPU IR", OPTION: "compile option",
+}  # fmt: skip
 #: The first word of an instruction's row, behind what may stand before it.
 _SASS = re.compile(
     r"^\s*/\*[0-9a-f]{4,}\*/\s*(?:\{\s*)?(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_]*(?:\.\w+)*)"
@@ -92,9 +98,18 @@ def op(word: str) -> Entry | None:
     return Entry(word.partition(".")[0], word, "", text)
 
 
+def option(word: str) -> Entry | None:
+    """Return what a compile option does, and what it is where nobody asks; None: there is none."""
+    found = compile_option(word)
+    if found is None:
+        return None
+    unset = "the compiler's choice" if found.default is None else f"{found.default}"
+    return Entry(OPTION, word, f"(default: {unset})", found.text)
+
+
 def look_up(word: str) -> Entry | None:
-    """Return what a word of a listing means: an op, or an instruction of PTX or SASS."""
-    if (found := op(word)) is not None:
+    """Return what a word means: an op, a compile option, an instruction of PTX or SASS."""
+    if (found := op(word) or option(word)) is not None:
         return found
     order = ("sass", "ptx") if word[:1].isupper() else ("ptx", "sass")
     for language in order:

@@ -108,10 +108,11 @@ def passes(
 def explain(
     what: str | None = None, *, as_json: bool = False, namespace: Namespace = None
 ) -> Shown:
-    """Explain an error code, what a source line became (`add:12`), an instruction or an op.
+    """Explain an error code, what a source line became (`add:12`), an instruction, op or option.
 
     Instructions are named as listings name them (`HMMA.16816.F32`, `cp.async`), ops as the IR
-    does (`tile.dot`); of the latest result it is said where they occur.
+    does (`tile.dot`); of the latest result it is said where they occur. Compile options are named
+    as launches name them (`num_stages`, `fewer_stages`).
     """
     if not as_json:
         return _explained(what, namespace)
@@ -155,6 +156,8 @@ def _occurrences(entry: glossary.Entry, word: str) -> list[str]:
     except OptionError:
         return []
     language, name = entry.language, entry.mnemonic
+    if language == glossary.OPTION:
+        return []
     found = (glossary.occurrences(t, language, name, word) for t in result.traces)
     return [f"  {sentence}" for sentence in found if sentence]
 

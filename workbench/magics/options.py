@@ -42,6 +42,7 @@ from workbench.magics.values import (
     word_list,
 )
 from workbench.source import Span
+from workbench.source.compile_options import COMPILE_OPTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,14 +173,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "--set", "settings",
-        "a constexpr or a compile option (num_warps num_stages num_ctas maxnreg launch_pdl "
-        "launch_cooperative_grid wgmma tma tma_stores overlap skip_masks skip_ones loads_first "
-        "apart reorder_rounds rounds_at_once fewer_stages fewer_slots tell_blocks "
-        "reread_operands computed_first loaded_first l2_policies short_division compare_together "
-        "rounds_together keep_operands turns copy_narrow through_registers swap_operands "
-        "prefetch_l2 fast_rescale tables_ahead warp_specialize persistent reorder tickets "
-        "most_rounds cluster; "
-        "short: warps stages ctas)",
+        f"a constexpr or a compile option ({' '.join(o.name for o in COMPILE_OPTIONS)}; "
+        "%explain NAME says what one does; short: warps stages ctas)",
         setting, "K=V", "signature defaults; 4 warps, 3 stages",
         "--set BLOCK=128 --set warps=8", repeated=True, commands=_BUILD | _EDIT,
     ),

@@ -99,13 +99,8 @@ def compile(  # noqa: A001 - the public name
         cached: False compiles again, whatever the caches hold.
         override: the edited text of one stage, e.g. {"ptx": text}: what is made of the kernel goes
             on from there. A kernel of its own, kept apart from the unedited one.
-        options: further compile options (maxnreg, enable_fp_fusion, launch_pdl,
-            launch_cooperative_grid, exact, wrap_index, debug, wgmma, tma, tma_stores, overlap,
-            skip_masks, skip_ones, loads_first, apart, reorder_rounds, rounds_at_once, fewer_stages,
-            fewer_slots, tell_blocks, reread_operands, computed_first, loaded_first,
-            l2_policies, short_division, compare_together, rounds_together, keep_operands, turns,
-            copy_narrow, through_registers, swap_operands, prefetch_l2, fast_rescale, tables_ahead,
-            warp_specialize, persistent, reorder, tickets, most_rounds, cluster).
+        options: further compile options by name, as launches take them; the table in
+            `workbench.source.compile_options`, or `%explain NAME`, says what each does.
 
     Raises:
         OptionError: a signature, option or target that cannot be read.

@@ -116,7 +116,7 @@ def _look(cell: Cell, namespace: Mapping[str, Any], watcher: _Watcher) -> Iterat
         source = written.kernel_source
         arguments, options = arguments_for(source, request, entry, tree, names)
         target = "" if request.target == "auto" else request.target
-        spec = Specialization(arguments, Options(**options, target=target))
+        spec = Specialization(arguments, Options.of({**options, "target": target}))
         yield from _lowered(source, spec, watcher)
     for node in others_of(tree, entry):
         if node.name not in watcher.functions:
