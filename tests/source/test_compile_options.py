@@ -62,7 +62,7 @@ def test_what_it_does_is_explained(option: CompileOption):
     assert shown.startswith(f"{option.name} (compile option)")
     assert option.text in shown
     assert not option.text.endswith(".")
-    assert ("unset:" in option.text) >= (option.default is None and option.name not in ("maxnreg",))
+    assert ("unset:" in option.text) >= (option.default is None and option.name != "maxnreg")
 
 
 @pytest.mark.parametrize("option", COMPILE_OPTIONS, ids=lambda option: option.name)
