@@ -268,6 +268,13 @@ def test_a_predicate_is_read_before_any_is_written(way):
     assert got.tolist() == want.tolist()
 
 
+@pytest.mark.parametrize("constraints", ["=r,0,r", "0,=r,r", "=r,~{memory},0,r", "0,r,=r"])
+def test_an_operand_that_is_a_result_wherever_its_word_stands(constraints):
+    a, b = (RANDOM.integers(-(2**31), 2**31, 32).astype(np.int32) for _ in "ab")
+    got = _run("sub.s32 $0, $0, $2;", constraints, a, b, dtype="int32", out=np.int32, args="a, b")
+    assert np.array_equal(got, a - b)
+
+
 def test_results_that_are_written_early_and_operands_that_are_results():
     """`=&r` keeps a result from an operand's register, `0` is the register of result 0."""
     kernel = from_text("""

@@ -6,7 +6,7 @@ this room stands below the ops and imports none of them. How a chip's own assemb
 belongs to targets/nvidia.
 """
 
-from workbench.ptx.meaning import Program, evaluate
+from workbench.ptx.meaning import Program, evaluate, words_of
 from workbench.ptx.reading import Instruction, read_instructions
 from workbench.ptx.registers import Machine, registers_of
 
@@ -17,4 +17,5 @@ __all__ = [
     "evaluate",
     "read_instructions",
     "registers_of",
+    "words_of",
 ]

@@ -33,6 +33,16 @@ class Program:
     constraints: str = ""
 
 
+def words_of(constraints: str) -> list[str]:
+    """Return constraints in the order that LLVM wants: of results, operands, what is overwritten.
+
+    >>> words_of("0,=r,~{memory},r")
+    ['=r', '0', 'r', '~{memory}']
+    """
+    found = [word.strip() for word in constraints.split(",") if word.strip()]
+    return sorted(found, key=lambda word: 0 if word[0] == "=" else 2 if word[0] == "~" else 1)
+
+
 def evaluate(
     program: Program, machine: Machine, inputs: Sequence[tuple[Any, Element]]
 ) -> tuple[Any, ...]:
@@ -40,7 +50,7 @@ def evaluate(
     registers = Registers(machine, program.span)
     counts = [registers_of(element, program.pack)[1] for element in program.types]
     number = sum(counts)
-    words = [word.strip() for word in program.constraints.split(",") if word.strip()]
+    words = words_of(program.constraints)
     for payload, element in inputs:
         each, count = registers_of(element, program.pack)
         held = registers.packed(payload, element, each)

@@ -161,3 +161,15 @@ def test_a_text_without_policies_has_as_many_rows():
     assert plain.count("\n") == hinted.count("\n")
     assert has_policies(hinted)
     assert not has_policies(plain)
+
+
+def test_a_policy_that_an_author_takes_is_still_made():
+    """Loads of an author's own keep theirs: nobody else would write the register."""
+    own = "\tcreatepolicy.fractional.L2::evict_last.b64 %rd7, 0f3F000000;\n"
+    load = "\tld.global.L2::cache_hint.b32 %r5, [%rd6], %rd7;\n"
+    copies = "\tcreatepolicy.fractional.L2::evict_first.b64 %rd4;\n\tcp.async.ca.shared.global"
+    hint, shared = ".L2::cache_hint", " [%r1], [%rd2], 4, %p3"
+    text = f"{own}{load}{copies}{hint}{shared}, %rd4;\n"
+    assert without_policies(text) == f"{own}{load}\n\tcp.async.ca.shared.global{shared};\n"
+    taken = f"{own}{load}\tcp.async.ca.shared.global{hint}{shared}, %rd7;\n"
+    assert without_policies(taken) == f"{own}{load}\tcp.async.ca.shared.global{shared};\n"

@@ -208,6 +208,38 @@ def test_numbers_of_64_bits_of_which_nothing_is_known():
         assert out[block + i] == expected("rem", int(x[i]), int(y[i]))
 
 
+LOADED = from_text("""
+    def loaded(out, x, y, n, BLOCK: tl.constexpr):
+        i = tl.arange(0, BLOCK)
+        a, b = tl.load(x + i), tl.load(y + i)
+        tl.store(out + i, a // b)
+        tl.store(out + n + i, a % b)
+        one, other = tl.load(x), tl.load(y)
+        tl.store(out + 2 * n, one // other)
+        tl.store(out + 2 * n + 1, one % other)
+""")
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+def test_the_lowest_number_by_minus_1_wraps(bits: int):
+    """A processor's instruction traps there, and LLVM may take it that nobody divides so."""
+    dtype, block = np.dtype(f"i{bits // 8}"), 64
+    lowest = -(1 << (bits - 1))
+    ends = [lowest, lowest + 1, -1, 0, 1, 5, -7, -lowest - 1]
+    pairs = list(itertools.product(ends, ends))
+    for first in (0, 2):  # which scalars are divided: by themselves, and by -1
+        x, y = (np.array([p[n] for p in pairs], dtype) for n in (0, 1))
+        y = np.roll(y, -first)
+        out = np.zeros(2 * block + 2, dtype)
+        types = f"*i{bits}:16 *i{bits}:16 *i{bits}:16 i32:16"
+        run(LOADED, types, {"BLOCK": block}, [out, x, y, block])
+        for function, start in (("div", 0), ("rem", block)):
+            exact = [expected(function, int(a), int(b)) for a, b in zip(x, y, strict=True)]
+            wanted = np.array([(v - lowest) % (1 << bits) + lowest for v in exact], dtype)
+            assert np.array_equal(out[start : start + block], wanted)
+            assert out[2 * block + (start > 0)] == wanted[0]
+
+
 GROUPS = from_text("""
     def groups(out, rows, columns):
         tile = tl.program_id(0)

@@ -213,16 +213,11 @@ def test_code_computes_what_the_kernel_means(case: Case):
     check(case, got)
 
 
-#: What instructions of the host do otherwise than GPUs.
-NOT_ON_A_HOST = {
-    "arithmetic-division_by_zero_and_of_the_lowest": "x86 traps where the lowest number wraps",
-}
 TEXTS = [
     text
     for text in form.texts()
     if text.path.parent.name in ("arithmetic", "atomics", "control", "memory")
     and text.path.parent.parent == form.ROOTS[0]
-    and text.name not in NOT_ON_A_HOST
 ]
 
 

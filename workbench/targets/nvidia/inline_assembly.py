@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from workbench.ir import Element, Pointer, Value, element_of, shape_of
 from workbench.ops import InlineAssembly
-from workbench.ptx import registers_of
+from workbench.ptx import registers_of, words_of
 from workbench.source import TargetError
 from workbench.targets.nvidia.table import NVIDIA
 from workbench.targets.simt.lowering import Lowering, llvm_type
@@ -71,8 +71,7 @@ class _Words:
 
 def _constraints(op: InlineAssembly) -> _Words:
     """Read constraints: `=&r` is written before operands are read, `0` is result 0's register."""
-    every = [word.strip() for word in op.constraints.split(",") if word.strip()]
-    every.sort(key=lambda word: 0 if word[0] == "=" else 2 if word[0] == "~" else 1)  # LLVM's order
+    every = words_of(op.constraints)
     outputs = [word[1:].removeprefix("&") for word in every if word.startswith("=")]
     inputs = [word for word in every if not word.startswith(("=", "~"))]
     inputs = [outputs[int(w)] if w.isdecimal() and int(w) < len(outputs) else w for w in inputs]

@@ -17,6 +17,7 @@ made is not taken: the hint is not obeyed then. A policy in a pair of its own is
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from workbench.targets.objects import code_sections
 
@@ -24,7 +25,7 @@ from workbench.targets.objects import code_sections
 _SUM_AND_POLICY = 0xDAE
 _ROW_BYTES, _OPCODE_BITS = 16, 0xFFF
 
-_MAKES = re.compile(r"^\s*createpolicy\.[^;\n]*;\n", re.MULTILINE)
+_MAKES = re.compile(r"^[ \t]*createpolicy\.\S+[ \t]+(%rd\d+)[^;\n]*;\n", re.MULTILINE)
 _TAKES = re.compile(r"(cp\.async\.c[ag]\.shared\.global)\.L2::cache_hint([^;\n]*), %rd\d+;")
 
 
@@ -45,7 +46,11 @@ def may_be_lost(cubin: bytes) -> bool:
 def without_policies(ptx: str) -> str:
     """Return a text whose copies by threads tell the L2 nothing, row by row the same.
 
+    A policy that something else takes, too, as an author's own instruction does, is still made.
+
     >>> without_policies("cp.async.cg.shared.global.L2::cache_hint [%r1], [%rd2], 16, %p3, %rd4;")
     'cp.async.cg.shared.global [%r1], [%rd2], 16, %p3;'
     """
-    return _MAKES.sub("\n", _TAKES.sub(r"\1\2;", ptx))
+    text = _TAKES.sub(r"\1\2;", ptx)
+    named = Counter(re.findall(r"%rd\d+", text))
+    return _MAKES.sub(lambda made: "\n" if named[made[1]] == 1 else made[0], text)

@@ -181,6 +181,11 @@ def _quotient(low: Lowering, op: Elementwise, element: Scalar, inputs: list[str]
     short = short_quotient(low, op, inputs)
     if short is not None:
         return short
+    if element.bits >= 32:
+        type, signed = llvm_type(element), element.kind == "int"
+        # -2^31 / -1 leaves 32 bits: whose sign is known on one side is not that.
+        fits = not signed or any(map(low.affine.not_negative, op.inputs))
+        return _divide(low.emit, op.function, type, signed, *inputs, fits=fits)
     return integer_function(low.emit, low.chip, op.function, element, inputs)
 
 
@@ -320,7 +325,7 @@ def integer_function(
         case "and" | "or" | "xor":
             return emit.bitwise(function, type, a, b)
         case "div" | "rem":
-            return _divide(emit, function, type, element.kind == "int", a, b)
+            return _divide(emit, function, type, element.kind == "int", a, b, fits=True)
         case _:
             return _signed_function(emit, chip, function, element, a, b)
 
@@ -393,7 +398,13 @@ def _shift(emit: Emitter, chip: Hardware, function: str, element: Scalar, a: str
     return chip.shift(emit, function, element, a, b)
 
 
-def _divide(emit: Emitter, function: str, type: str, signed: bool, a: str, b: str) -> str:
+def _divide(
+    emit: Emitter, function: str, type: str, signed: bool, a: str, b: str, *, fits: bool
+) -> str:
+    """Divide integers; `fits` says that they are not the lowest one and -1, whose quotient wraps.
+
+    LLVM says nothing of that quotient, nor of what is divided by 0.
+    """
     if is_integer(b) and int(b) > 0 and int(b) & (int(b) - 1) == 0 and not signed:
         shift = int(b).bit_length() - 1
         if function == "div":
@@ -403,13 +414,19 @@ def _divide(emit: Emitter, function: str, type: str, signed: bool, a: str, b: st
         # A division by zero lets LLVM think that there is none and drop what would look for it.
         zero = emit.pure(f"icmp eq {type} {b}, 0")
         divisor = emit.pure(f"select i1 {zero}, {type} 1, {type} {b}")
+        minus = "" if fits else emit.pure(f"icmp eq {type} {b}, -1")
+        if minus:  # by 1 nothing is left either
+            divisor = emit.pure(f"select i1 {minus}, {type} 1, {type} {divisor}")
         found = emit.pure(f"{'s' if signed else 'u'}{function} {type} {a}, {divisor}")
+        if minus and function == "div":
+            negated = emit.sub(type, "0", a)
+            found = emit.pure(f"select i1 {minus}, {type} {negated}, {type} {found}")
         return emit.pure(
             f"select i1 {zero}, {type} {'0' if function == 'div' else a}, {type} {found}"
         )
     if int(b) == 0:
         return "0" if function == "div" else a
-    if int(b) == -1 and signed:  # the lowest number wraps, of which LLVM says nothing either
+    if int(b) == -1 and signed:
         return emit.sub(type, "0", a) if function == "div" else "0"
     if is_integer(a):
         divide = truncated_quotient if function == "div" else truncated_remainder
