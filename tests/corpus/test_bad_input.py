@@ -63,7 +63,7 @@ def test_what_lies_outside_is_named(
     assert reads in str(error)
     if "k_ptr" in said:
         assert error.hint
-        assert error.hint.startswith("its address is made of what line ")
+        assert error.hint.startswith("its address is made of what line")
 
 
 def test_a_sequence_with_a_negative_length_is_empty():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import pytest
 
@@ -37,6 +39,14 @@ def promising(out_ptr, start):
     offsets = tl.max_contiguous(tl.arange(0, 8) * 2, 8)
     tl.assume(start > 100)
     tl.store(out_ptr + offsets, first)
+
+
+@wb.jit
+def promising_rows(x_ptr, out_ptr, stride, WIDTH: tl.constexpr):
+    columns = tl.arange(0, WIDTH)
+    row = x_ptr + tl.program_id(0) * stride + columns
+    row = tl.max_contiguous(tl.multiple_of(row, WIDTH), WIDTH)
+    tl.store(out_ptr + tl.program_id(0) * WIDTH + columns, tl.load(row))
 
 
 @wb.jit
@@ -80,6 +90,23 @@ def test_promises_that_do_not_hold_are_found():
     assert found["assumption"].span.line == line_of(promising, "tl.assume")
     run = promising.interpret[(1,)](np.zeros(16, np.int32), 112, report="remark")
     assert not run.findings[1:]
+
+
+@pytest.mark.parametrize("start", [0, 16, 64, 144])
+def test_promises_about_rows_do_not_depend_on_where_the_host_put_the_array(start: int):
+    raw = np.zeros(4096 + 512, np.uint8)
+    start += -raw.ctypes.data % 256
+    # An array that owns its memory, wherever that begins; nothing of `raw` is known to it.
+    memory = (ctypes.c_float * 1024).from_address(raw.ctypes.data + start)
+    x, out = np.frombuffer(memory, np.float32), np.zeros(1024, np.float32)
+    assert not promising_rows.interpret[(4,)](x, out, 256, WIDTH=256).findings
+    # Rows that begin elsewhere, and a view that begins within its memory, break the promise.
+    found = promising_rows.interpret[(3,)](x, out, 260, WIDTH=256, report="remark").findings
+    assert "multiples of 256 are promised along axis 0, but there is byte 1040" in {
+        f.message for f in found
+    }
+    found = promising_rows.interpret[(3,)](x[1:], out, 256, WIDTH=256, report="remark").findings
+    assert "byte 4" in found[0].message
 
 
 def test_reads_of_what_nobody_wrote_are_found():

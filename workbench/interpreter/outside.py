@@ -122,8 +122,10 @@ def _hint(op: Op, module: Module) -> str:
     lines = _loaded_at(op, module)
     if not lines:
         return "mask the access so that every live element lies inside, e.g. mask=offsets < n"
+    *others, last = map(str, lines)
+    loading = f"lines {', '.join(others)} and {last} load" if others else f"line {last} loads"
     return (
-        f"its address is made of what line {' and '.join(map(str, lines))} loads: "
+        f"its address is made of what {loading}: "
         "see that the entries name what is there, or mask the access"
     )
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from workbench.interpreter.dependence import Exit
-from workbench.interpreter.memory import Allocation, Places
+from workbench.interpreter.memory import Allocation, Memory, Places
 from workbench.interpreter.roles import Roles, never
 from workbench.interpreter.run import AbandonedError, Run
 from workbench.ir import Array, Block, Element, Op, Value
@@ -117,6 +117,12 @@ class ProgramFrame:
     def emit(self, op: Op, text: str) -> None:
         """Deliver text that the kernel prints."""
         self.machine.recording.output.append(text)
+
+    def storage(self, addresses: Array) -> int:
+        """Return where the memory begins that holds one of the addresses, 0 if there is none."""
+        memory: Memory = self.machine.global_memory
+        last = int(memory.locate(np.ravel(addresses), 1).max(initial=-1))
+        return memory.allocations[last].start if last >= 0 else 0
 
     def loop(self, op: Op) -> LoopRounds:
         """Return what is to be told of each round of a loop."""

@@ -72,6 +72,10 @@ class Frame(Protocol):
         """Report a live address at which an access of an element's size would be out of bounds."""
         ...
 
+    def storage(self, addresses: Array) -> int:
+        """Return where the memory begins that holds one of the addresses, 0 if there is none."""
+        ...
+
     def run(self, block: Block, arguments: Sequence[Array]) -> tuple[Array, ...]:
         """Run a region with its arguments bound; return what its last op gives back."""
         ...

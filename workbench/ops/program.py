@@ -28,6 +28,9 @@ from workbench.ir import (
 )
 from workbench.ops.numbers import value_dtype
 
+#: Where memory of the host begins at the least, in bytes.
+HOST_ALIGNMENT = 16
+
 
 class ProgramId(Op, mnemonic="tile.program_id", effects=NONE, exact=True, of_program=True):
     """The index of this program instance along a grid axis.
@@ -123,10 +126,17 @@ class Promise(Op, mnemonic="tile.promise", effects=NONE, moves=True):
             # multiple_of(start + arange(0, 16), 16) says that the runs begin at multiples of 16.
             first = np.ones(line.shape, bool)
             first[1:] = np.diff(line, axis=0) != one
+            if not (first & (line % max(1, multiple) != 0)).any():
+                continue
+            # Arrays of the host begin at multiples of 16 to 64 bytes, those of a device at ones of
+            # 512: what is promised of pointers is a matter of how far into their memory they are.
+            begin = frame.storage(line) if isinstance(element, Pointer) else 0
+            line = line - begin * (begin % HOST_ALIGNMENT == 0)
             if (bad := first & (line % max(1, multiple) != 0)).any():
                 found = line[tuple(np.argwhere(bad)[0])]
                 said = f"multiples of {multiple} are promised along axis {axis}"
-                yield Broken("promise", f"{said}, but there is {found}")
+                where = "byte " if isinstance(element, Pointer) else ""
+                yield Broken("promise", f"{said}, but there is {where}{found}")
 
 
 class Assume(Op, mnemonic="tile.assume", effects=SEEN_OUTSIDE, exact=True):
