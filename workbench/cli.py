@@ -52,7 +52,7 @@ COMMANDS = {
     "access": "FILE.py::KERNEL [VALUE|LINE] --sig … [options]   what loads and stores cost",
     "roofline": "FILE.py::KERNEL [options]   how near it comes to this machine's copy and peak",
     "step": "FILE.py::KERNEL [PROGRAM] [options]   each op of one program, with its value",
-    "explain": "CODE | INSTRUCTION | OP     what an error code, an instruction or an op means",
+    "explain": "CODE | INSTRUCTION | OP | OPTION   what an error code, instruction, … means",
     "doctor": "                            what is installed, what is missing",
     "version": "                           versions",
     "config": "                            settings, and the limits of a compilation and a check",

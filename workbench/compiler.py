@@ -414,7 +414,9 @@ class _Compilation:
         options: dict[str, Any] = {}
         for item in fields(self.spec.options):
             value = getattr(self.spec.options, item.name)
-            if value != item.default or item.name in ("num_warps", "num_stages"):
+            if item.name == "asked":
+                options |= dict(value)
+            elif value != item.default or item.name in ("num_warps", "num_stages"):
                 options[item.name] = value
         if self.built is not None:
             options["num_warps"] = self.built.num_warps

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import workbench
+from tests.language.harness import from_text
 from workbench.frontend.specialization import Options
 from workbench.launch.options import DEFAULTS, check_options
 from workbench.magics import glossary
@@ -44,12 +46,14 @@ def test_the_front_end_has_it_or_hands_it_on(option: CompileOption):
 @pytest.mark.parametrize("option", COMPILE_OPTIONS, ids=lambda option: option.name)
 def test_somebody_reads_it(option: CompileOption):
     """As a module's attribute, or as a field of the front end's options."""
-    words = f'"{option.name}"', f".{option.name}"
+    name = option.name
+    asks = re.compile(rf'\.get\(\s*"{name}"|\boptions\.{name}\b|^[A-Z]+ = "{name}"$', re.MULTILINE)
     readers = [
         path
-        for room in ("targets", "frontend", "analysis", "passes", "launch", "runtime", "devices")
+        for room in ("targets", "frontend", "analysis", "passes")
         for path in (ROOT / room).rglob("*.py")
-        if any(word in path.read_text(encoding="utf-8") for word in words)
+        if path != ROOT / "targets" / "cpu" / "pipeline.py"  # which says what is not obeyed
+        if asks.search(path.read_text(encoding="utf-8"))
     ]
     assert readers
 
@@ -62,7 +66,32 @@ def test_what_it_does_is_explained(option: CompileOption):
     assert shown.startswith(f"{option.name} (compile option)")
     assert option.text in shown
     assert not option.text.endswith(".")
-    assert ("unset:" in option.text) >= (option.default is None and option.name != "maxnreg")
+    assert ("unset:" in option.text) is (option.default is None)
+
+
+def test_short_forms_are_explained_too():
+    entry = glossary.look_up("stages")
+    assert entry is not None
+    assert entry.mnemonic == "num_stages"
+
+
+@pytest.mark.parametrize(
+    "option", [o for o in COMPILE_OPTIONS if not o.counts], ids=lambda option: option.name
+)
+def test_numbers_of_switches_are_true_or_false(option: CompileOption):
+    """Passes ask whether an option is False, which 0 is not."""
+    for value in (False, True):
+        (given,) = check_options({option.name: int(value)}) or [(option.name, option.default)]
+        assert given[1] is value
+
+
+def test_a_trace_names_each_option_that_was_asked_for():
+    kernel = from_text("def kernel(out):\n    tl.store(out, 1)\n")
+    compiled = workbench.compile(kernel, "*i32", {}, "sm_90a", tma=False, exact=True, tickets=True)
+    options = compiled.trace.kernel.options
+    wanted = {"tma": False, "exact": True, "tickets": True}
+    assert {name: options.get(name) for name in wanted} == wanted
+    assert set(options) <= set(DEFAULTS) | {"narrow_index"}
 
 
 @pytest.mark.parametrize("option", COMPILE_OPTIONS, ids=lambda option: option.name)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from workbench.source import KernelSource, OptionError, shown
-from workbench.source.compile_options import COMPILE_OPTIONS, compile_option
+from workbench.source.compile_options import COMPILE_OPTIONS, CompileOption, compile_option
 from workbench.source.given import plain_number
 from workbench.source.warning import warn_user
 
@@ -111,7 +111,9 @@ def check_options(
         if name not in DEFAULTS:
             raise unknown_option(name, source)
         value = plain_number(value)
-        _check(name, value)
+        option = _checked(name, value)
+        if value is not None and not option.counts:
+            value = bool(value)  # passes ask whether it is False, which 0 is not
         if value is not None and value != DEFAULTS[name]:
             chosen[name] = value
     return tuple(sorted(chosen.items()))
@@ -152,7 +154,8 @@ def unknown_option(word: str, source: KernelSource | None) -> UnknownOptionError
     return UnknownOptionError(f"no constexpr or option '{word}'{better}", hint=hint)
 
 
-def _check(name: str, value: Any) -> None:
+def _checked(name: str, value: Any) -> CompileOption:
+    """Return the option of a name, which can take the value."""
     option = compile_option(name)
     assert option is not None
     if not option.counts:
@@ -162,9 +165,9 @@ def _check(name: str, value: Any) -> None:
                 hint=f"e.g. {name}=True",
                 code="K112",
             )
-        return
+        return option
     if value is None:
-        return
+        return option
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise OptionError(
             f"{name} is a positive integer, got {shown(value)}",
@@ -185,3 +188,4 @@ def _check(name: str, value: Any) -> None:
             hint="use 1, 2, 4, 8, 16 or 32",
             code="K112",
         )
+    return option

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.ir import MNEMONICS
+from workbench.launch.options import SHORT_FORMS
 from workbench.source.compile_options import compile_option
 from workbench.trace import Trace
 from workbench.trace.links import ops_of_rows
@@ -100,11 +101,12 @@ def op(word: str) -> Entry | None:
 
 def option(word: str) -> Entry | None:
     """Return what a compile option does, and what it is where nobody asks; None: there is none."""
-    found = compile_option(word)
+    name = SHORT_FORMS.get(word, word)
+    found = compile_option(name)
     if found is None:
         return None
-    unset = "the compiler's choice" if found.default is None else f"{found.default}"
-    return Entry(OPTION, word, f"(default: {unset})", found.text)
+    default = "" if found.default is None else f"(default: {found.default})"  # the text has it
+    return Entry(OPTION, name, default, found.text)
 
 
 def look_up(word: str) -> Entry | None:

@@ -165,13 +165,14 @@ class KernelMagics(Magics):
     @no_var_expand
     @line_magic
     def explain(self, line: str) -> Any:
-        """Explain an error code, what a source line became, an instruction or an op.
+        """Explain an error code, what a source line became, an instruction, op or option.
 
         %explain            all codes
         %explain K302       one code
         %explain add:5      what became of line 5 of kernel add
         %explain HMMA       an instruction of SASS or PTX, with its modifiers (LDG.E.128, cp.async)
         %explain tile.dot   an op of the IR
+        %explain num_stages a compile option, and the remarks of the latest result with this word
         %explain spill      the remarks of the latest result with this word
         """
         request = self._request("explain", line)

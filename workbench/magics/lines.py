@@ -140,7 +140,9 @@ def _explained(what: str | None, namespace: Namespace) -> Shown:
         return line_story(variants.find(name or None, namespace).trace, int(line))
     entry = glossary.look_up(what)
     if entry is not None:
-        return Shown("\n".join([entry.render(what), *_occurrences(entry, what)]))
+        told = _remarks(what, namespace) if entry.language == glossary.OPTION else ()
+        rows = _occurrences(entry, what) or [f"  {remark}" for remark in told]
+        return Shown("\n".join([entry.render(what), *rows]))
     if re.fullmatch(r"[Kk]\d+", what):
         better = closest(what.upper(), EXPLANATIONS)
         raise OptionError(
@@ -164,6 +166,18 @@ def _occurrences(entry: glossary.Entry, word: str) -> list[str]:
 
 def _mentioned(what: str, namespace: Namespace) -> Shown:
     """Explain a word by the remarks of the latest result that mention it."""
+    found = _remarks(what, namespace)
+    if not found:
+        raise OptionError(
+            f"nothing is known about '{what}'", code="K129",
+            hint="give an error code (K302), KERNEL:LINE, an instruction or op as a listing "
+            "names it (HMMA, cp.async, tile.dot), a compile option, or a word of a remark",
+        )  # fmt: skip
+    return Shown("\n".join(found))
+
+
+def _remarks(what: str, namespace: Namespace) -> list[str]:
+    """Return the remarks of the latest result that mention a word."""
     try:
         problems = registry.find(None, namespace).problems
     except OptionError:  # no result has remarks yet
@@ -173,13 +187,7 @@ def _mentioned(what: str, namespace: Namespace) -> Shown:
         for remark in problems
         if what.lower() in f"{remark.code} {remark.text}".lower()
     ]
-    if not found:
-        raise OptionError(
-            f"nothing is known about '{what}'", code="K129",
-            hint="give an error code (K302), KERNEL:LINE, an instruction or op as a listing "
-            "names it (HMMA, cp.async, tile.dot), or a word of a remark",
-        )  # fmt: skip
-    return Shown("\n".join(dict.fromkeys(found)))
+    return list(dict.fromkeys(found))
 
 
 def check(kernel: Any, request: Request, namespace: Mapping[str, Any]) -> KernelResult:

@@ -128,7 +128,11 @@ _TWINS = (
         "a product's second operand that is computed of what memory holds becomes the first one, "
         "which products by four warps take from registers",
     ),
-    _on("loaded_first", "so does one that memory has in an order that products cannot read"),
+    _on(
+        "loaded_first",
+        "an operand that memory has in an order that products by four warps cannot read is their "
+        "first one, which they take from registers, and is not turned by threads",
+    ),
     _on("l2_policies", "copies by threads tell the L2 what a load's eviction_policy says"),
     _on(
         "short_division",
@@ -186,7 +190,8 @@ _CHOSEN = (
     _chosen(
         "prefetch_l2",
         "copies bring 256 bytes around each vector to the L2, which next rounds read; unset: where "
-        "warps multiply such numbers, and rows of a tile are shorter than that",
+        "warps multiply numbers narrower than the products', and rows of a tile are shorter than "
+        "256 bytes",
     ),
     _chosen(
         "through_registers",

@@ -96,6 +96,7 @@ def test_uniform_registers_of_copies_hold_policies(blocks: tuple[int, ...], stag
     compiled = by_shares(*blocks, stages=stages)
     assert has_policies(compiled.asm["ptx"])
     assert not may_be_lost(compiled.asm["cubin"])
+    assert re.search(r"LDGSTS.*\], desc\[UR\d+\]", compiled.asm["sass"])  # what the model looks at
     assert not list(complaints(compiled.asm["sass"]))
     assert not any("eviction_policy" in remark.text for remark in compiled.trace.remarks)
 

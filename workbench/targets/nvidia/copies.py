@@ -21,7 +21,7 @@ from workbench.targets.llvm.emit import Emitter
 from workbench.targets.nvidia.instructions import address_of
 from workbench.targets.nvidia.ops import AsyncCopy, CommitCopies, WaitCopies
 from workbench.targets.nvidia.table import NVIDIA
-from workbench.targets.simt.copying import TAKES_NONE, Ahead, Raised, Sent
+from workbench.targets.simt.copying import Ahead, Raised, Sent
 from workbench.targets.simt.lowering import Lowering
 from workbench.targets.simt.memory import plan_access
 from workbench.targets.simt.ops import SharedLoad
@@ -80,7 +80,8 @@ def copy_of_load(op: Load, on: Setting) -> Ahead | None:
     # PTX ISA 9.0, cp.async: .ca or .cg by its width, an eviction policy by a number. What lies
     # around a vector is for later rounds, and has the vector's policy: it is not to leave first.
     stays = op.eviction == "evict_first" and prefetch > 0
-    kept = op.eviction if on.options.get("l2_policies", True) and not stays else ""
+    obeys = on.options.get("l2_policies", True)
+    kept = op.eviction if obeys and not stays else ""
     asked = {"cache_modifier": "" if op.cache in ("ca", "cg") else op.cache,
              "eviction_policy": "" if kept else op.eviction}  # fmt: skip
     return Ahead(
@@ -91,7 +92,7 @@ def copy_of_load(op: Load, on: Setting) -> Ahead | None:
         ),
         obstacle=_obstacle(op, on, layout, element),
         unheard={name: word for name, word in asked.items() if word},
-        why_unheard=_FOR_LATER_ROUNDS if stays else TAKES_NONE,
+        why_unheard={"eviction_policy": _FOR_LATER_ROUNDS} if stays and obeys else {},
     )
 
 

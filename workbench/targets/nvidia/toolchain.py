@@ -137,8 +137,8 @@ def assemble(ptx: str, chip: str, maxnreg: int | None = None) -> Assembled:
 
 
 _LOST = (
-    "eviction_policy is not obeyed: version {version} may lose what copies by threads tell the L2; "
-    "13.4.59 does not"
+    "eviction_policy is not obeyed: version {version} may lose what copies by threads tell the L2, "
+    "as those before 13.4.59 do"
 )
 
 

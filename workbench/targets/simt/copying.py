@@ -65,7 +65,8 @@ class Ahead:
     copy: makes what starts the copy, vector by vector (masked-off elements become zero).
     box: or how the tile is copied as a whole.
     obstacle: why it cannot be copied; empty if it can.
-    unheard: what the author asked of the access and a copy does not do, by its name in `tl`; why.
+    unheard: what the author asked of the access and a copy does not do, by its name in `tl`.
+    why_unheard: why, by that name, where it is not that copies take no such thing.
     """
 
     buffer: Shared
@@ -74,7 +75,7 @@ class Ahead:
     box: Box | None = None
     obstacle: str = ""
     unheard: Mapping[str, str] = field(default_factory=dict[str, str])
-    why_unheard: str = TAKES_NONE
+    why_unheard: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,6 +69,7 @@ from workbench.targets.nvidia.passes.plain_rings import (
 )
 from workbench.targets.nvidia.passes.ring_loops import Plan, RingLoop, begun_once, tiles_of
 from workbench.targets.nvidia.told_blocks import ENOUGH_WARPS
+from workbench.targets.simt.copying import TAKES_NONE
 from workbench.targets.simt.ops import roles_of
 from workbench.targets.simt.passes.costs import vector_width
 from workbench.targets.simt.passes.rounds import counts_ahead
@@ -496,5 +497,5 @@ def _answer_stages(loop: For, known: Known, remarks: Remarks) -> None:
 
 def _answer_memory_hints(staged: Staged, remarks: Remarks) -> None:
     for name, word in staged.ahead.unheard.items():
-        why = staged.ahead.why_unheard
+        why = staged.ahead.why_unheard.get(name, TAKES_NONE)
         remarks.note(staged.load, f"{name} '{word}' is not obeyed: {why}", "missed")
