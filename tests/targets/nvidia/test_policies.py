@@ -37,9 +37,10 @@ def kernel(x, w, out, K):
 """
 
 
-def product(policy: str, chip: str, **options: Any) -> wb.CompiledKernel:
+def product(policy: str, chip: str, rows: str = "i32:16", **options: Any) -> wb.CompiledKernel:
+    """`rows`: what is known of their length."""
     source = from_text(PRODUCT.format(policy=policy))
-    words = "*fp16:16 *fp16:16 *fp32:16 i32:16"
+    words = f"*fp16:16 *fp16:16 *fp32:16 {rows}"
     return wb.compile(source, words, {}, target=chip, tma=False, num_stages=3, **options)
 
 
@@ -85,6 +86,15 @@ def test_what_is_asked_for_later_rounds_does_not_leave_first(policy: str, obeyed
     said = [remark.text for remark in compiled.trace.remarks if "eviction_policy" in remark.text]
     assert bool(said) is not obeyed
     assert all("which later rounds read (prefetch_l2=False" in text for text in said)
+
+
+def test_narrow_copies_ask_for_nothing_around_and_obey():
+    """Of rows that begin at 8 bytes a copy brings no more."""
+    compiled = product("evict_first", "sm_90a", "i32:4", prefetch_l2=True)
+    text = compiled.asm["ptx"]
+    assert has_policies(text)
+    assert ".L2::256B" not in text
+    assert not any("eviction_policy" in remark.text for remark in compiled.trace.remarks)
 
 
 @needs_nvdisasm

@@ -60,7 +60,7 @@ def copy_of_load(op: Load, on: Setting) -> Ahead | None:
     if layout is None or not isinstance(element, Scalar):
         return None
     shape = layout.shape
-    _, along = vector_width(
+    width, along = vector_width(
         on.facts, op.pointers, op.mask, layout, element.itemsize, on.chip.widest_bytes
     )
     # What one copy moves lies side by side there too; else what a thread has.
@@ -78,8 +78,9 @@ def copy_of_load(op: Load, on: Setting) -> Ahead | None:
         wanted = short and on.options.get("prefetch_short_rows", False)
     prefetch = _PREFETCHED if wanted else 0
     # PTX ISA 9.0, cp.async: .ca or .cg by its width, an eviction policy by a number. What lies
-    # around a vector is for later rounds, and has the vector's policy: it is not to leave first.
-    stays = op.eviction == "evict_first" and prefetch > 0
+    # around a vector of 16 bytes is for later rounds, and has its policy: it is not to leave first.
+    around = prefetch > 0 and width * element.itemsize >= on.chip.widest_bytes
+    stays = op.eviction == "evict_first" and around
     obeys = on.options.get("l2_policies", True)
     kept = op.eviction if obeys and not stays else ""
     asked = {"cache_modifier": "" if op.cache in ("ca", "cg") else op.cache,
