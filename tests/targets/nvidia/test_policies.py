@@ -10,20 +10,12 @@ import pytest
 import workbench as wb
 from tests.kernels.products_by_shares import stream_k_product
 from tests.language.harness import from_text
+from tests.targets.nvidia.test_ptx import CHIPS, EVICTIONS, needs_nvdisasm, needs_ptxas
 from tests.targets.nvidia.uniform import complaints
 from workbench.targets.llvm.emit import Emitter
 from workbench.targets.nvidia import copies, toolchain
 from workbench.targets.nvidia.lost_policies import has_policies, may_be_lost, without_policies
 from workbench.targets.nvidia.toolchain import find
-
-CHIPS = ("sm_80", "sm_90a")
-EVICTIONS = ("", "evict_first", "evict_last")
-needs_ptxas = pytest.mark.skipif(
-    find("ptxas") is None, reason="no ptxas: pip install nvidia-cuda-nvcc"
-)
-needs_nvdisasm = pytest.mark.skipif(
-    find("ptxas") is None or find("nvdisasm") is None, reason="no ptxas and nvdisasm"
-)
 
 PRODUCT = """
 def kernel(x, w, out, K):
